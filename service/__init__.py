@@ -1,0 +1,1 @@
+"""Coatcheck: a delayed-job service with pluggable payload storage."""

@@ -1,0 +1,1 @@
+"""Where payload bytes live: references, the backend Protocol and its implementations. Knows nothing of the service."""
