@@ -70,7 +70,8 @@ class QueueKeys:
 
     def idempotency(self, tenant: str | None, key: str) -> str:
         """Per queue and tenant; the hash keeps what callers choose out of our key space."""
-        return f"{self.tag}:idempotency:{hashlib.sha256(f'{tenant or ""}\0{key}'.encode()).hexdigest()}"
+        digest = hashlib.sha256(f"{tenant or ''}\0{key}".encode()).hexdigest()
+        return f"{self.tag}:idempotency:{digest}"
 
 
 class Keys:
