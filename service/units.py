@@ -3,9 +3,8 @@
     duration = ["-"] digits ["." digits] ("ms" | "s" | "m" | "h" | "d")     250ms  30s  1.5h  7d
     size     = digits ["KiB" | "MiB" | "GiB"]                               65536  16KiB  256MiB
 
-A bare number is no duration: whoever reads it would have to guess the unit. A day has 24 hours. No spaces, no other
-spelling:
-`KB` and `MB` mean two things, so they mean nothing here.
+A bare number is no duration: whoever reads it would have to guess the unit. A day has 24 hours. No spaces, and
+neither `KB` nor `MB`, which mean two things each.
 """
 
 import re
@@ -16,7 +15,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 _UNITS_BYTES: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 # The number of digits is bounded, so that a text from a request is never turned into an integer of megabytes.
-_duration = re.compile(r"(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
+_duration = re.compile(r"(-?[0-9]{1,16}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
 _size = re.compile(r"([0-9]{1,18})(KiB|MiB|GiB|)")
 
 
