@@ -2,19 +2,27 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from storage_backends.reference import Reference
 
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
 #: Awaited with a payload's length in bytes before its body is read: the caller's chance to wait until it has room.
 Admit = Callable[[int], Awaitable[None]]
+
+#: How an option is spelt in the settings, for the generic validation of every backend's `Options`.
+Seconds = Annotated[float, "seconds"]  #: a duration: `10s` in the settings, 10.0 here
+Bytes = Annotated[int, "bytes"]  #: a size
+Secret = Annotated[str, "secret"]  #: never shown, neither by `coatcheck config` nor in an error
 
 
 class StorageError(Exception):
     """A backend could not do what it was asked to.
 
-    `kind` is a short constant for logs, metrics and the job's trouble record; the message names backend and reference and
-    the remote's error code, never a payload, a credential or a URL with either. The cause is chained.
+    `kind` is a short constant for logs, metrics and the job's trouble record; the message names backend and reference
+    and the remote's error code, never a payload, a credential or a URL with either. The cause is chained.
     """
 
     kind: ClassVar[str]
@@ -38,7 +46,7 @@ class PayloadCorrupt(StorageError):
 
 
 class AccessDenied(StorageError):
-    """The backend refuses us, or hides a missing payload behind a refusal (S3 without ListBucket): `check` tells which."""
+    """The backend refuses us, or hides a missing payload behind it (S3 without ListBucket): `check` tells which."""
 
     kind = "access_denied"
 
@@ -87,24 +95,37 @@ class Ownership:
     ours: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What wiring hands to a backend that is built from its options."""
+
+    redis: "Redis | None" = None  #: the service's own client, its retries off, answering bytes
+    bodies_key: Callable[[str], str] | None = None  #: queue -> the hash that holds its inline payloads
+
+
 @runtime_checkable
 class StorageBackend(Protocol):
     """Where payload bytes live. Safe for concurrent use from one event loop.
 
-    tests/contract/test_storage_contract.py is this docstring in executable form: a backend is done when that file passes
-    against it. Every method may raise AccessDenied and StorageUnavailable besides what it names. A backend contains no
-    metrics, no breaker and no logging: those are wrapped around it (service/storage.py).
+    tests/contract/test_storage_contract.py is this docstring in executable form: a backend is done when that file
+    passes against it. Every method may raise AccessDenied and StorageUnavailable besides what it names; an error that
+    the backend has no name for is passed on as it is. A cancelled call may still take effect, and holds its place
+    among `concurrency` until it ends. A backend contains no metrics, no breaker and no logging: those are wrapped
+    around it (service/storage.py).
     """
 
     name: str  #: first field of the references that this backend resolves
-    inline: bool  #: True: `schedule` writes the body with the reference in one step, and `put` is not called by producers
+    inline: (
+        bool  #: True: `schedule` writes the body with the reference in one step, and `put` is not called by producers
+    )
     concurrency: int  #: how many calls it serves at once; more callers wait
+    inflight_bytes: int  #: how many bytes of payloads its callers should have under way at once
 
     async def start(self, installation: str) -> Ownership:
         """Get ready to serve, and claim the place for this installation if nobody has. Idempotent.
 
-        Raises Misconfigured if it can never work as configured. AccessDenied and StorageUnavailable are no obstacle to the
-        service's start: the caller calls again later.
+        Raises Misconfigured if it can never work as configured. AccessDenied and StorageUnavailable are no obstacle to
+        the service's start: the caller calls again later.
         """
 
     async def put(self, reference: Reference, payload: bytes) -> None:
@@ -127,13 +148,28 @@ class StorageBackend(Protocol):
         """
 
     async def check(self) -> None:
-        """Read the backend's own marker, and return if that works: can payloads be read here at all? One try, no retries.
+        """Read the backend's own marker, and return if that works: can payloads be read here at all? One try.
 
-        Raises AccessDenied, StorageUnavailable.
+        Never waits behind `put` and `get`. Raises AccessDenied, StorageUnavailable.
         """
 
     async def aclose(self) -> None:
         """Release threads and connections. Idempotent. No call is under way or follows."""
+
+
+class BackendKind(StorageBackend, Protocol):
+    """What a class must offer besides, to be registered in the entry-point group `coatcheck.storage_backends`.
+
+    `Options` is a frozen dataclass: a field for each setting `COATCHECK_BACKENDS__<NAME>__<FIELD>`, with its type and
+    its default. Values arrive converted and of the field's type; what only the backend can judge, `__post_init__`
+    refuses with a ValueError that names the field.
+    """
+
+    Options: ClassVar[type[Any]]
+
+    @classmethod
+    def from_options(cls, name: str, options: Any, context: Context) -> Self:
+        """The backend called `name`. Opens nothing and does not block: that is `start`'s part. Raises Misconfigured."""
 
 
 @runtime_checkable
@@ -141,7 +177,7 @@ class Scannable(Protocol):
     """The optional capability that sweeping and rebuilding need."""
 
     def scan(self, days: Iterable[str] | None = None) -> AsyncIterator[Stored]:
-        """Every payload of this backend, in no promised order, without reading bodies; objects that are no payload are skipped.
+        """Every payload of this backend, in no promised order, without reading bodies; what is no payload is skipped.
 
         `days` (`YYYY-MM-DD`, UTC) limits it to payloads whose reference is due on one of these days.
         """

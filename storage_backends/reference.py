@@ -1,6 +1,6 @@
 """The reference: all that the delayed set holds of a job, and the job's public id.
 
-    reference = backend "::" queue "::" ts "::" uuid          s3::emails::1764547200000::0193f2a4-7c1e-7b3a-9d57-6f0a1c2b3d4e
+    reference = backend "::" queue "::" ts "::" uuid     s3::emails::1764547200000::0193f2a4-7c1e-7b3a-9d57-6f0a1c2b3d4e
 
     backend   [a-z][a-z0-9_]{0,31}, without "__", not ending in "_"
     queue     [A-Za-z0-9][A-Za-z0-9._:-]{0,127}, without "::", not ending in ":"
