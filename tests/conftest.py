@@ -1,0 +1,75 @@
+"""What every test may ask for: a real server with an empty database, one of its own, a proxy that makes faults."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from redis.asyncio import Redis
+
+from service.embedded import RedisServer
+from tests.kit.proxy import Proxy
+from tests.kit.servers import client_of, running_redis
+
+#: A test that reaches one of these runs in CI once more, on Debian's redis-server.
+_SERVERS = {"shared_redis", "own_redis"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("redis")
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    """One server a test process. Ask for `redis_url` or `redis_client`: they come with an empty database."""
+    with running_redis() as server:
+        yield server
+
+
+@pytest.fixture
+async def redis_url(shared_redis: RedisServer) -> str:
+    """The URL of a real server whose databases are all empty. To kill or reconfigure one, take `own_redis`."""
+    async with client_of(shared_redis.url) as client:
+        await client.flushall()
+    return shared_redis.url
+
+
+@pytest.fixture
+async def redis_client(redis_url: str) -> AsyncIterator[Redis]:
+    """A client of `redis_url` that never retries."""
+    async with client_of(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Callable[..., RedisServer]]:
+    """Starts servers for this test alone, to kill, stop and restart: `own_redis(maxmemory="20mb", appendonly=True)`."""
+    with ExitStack() as running:
+        yield lambda **options: running.enter_context(running_redis(**options))
+
+
+@pytest.fixture
+async def redis_proxy(redis_url: str, shared_redis: RedisServer) -> AsyncIterator[Proxy]:
+    """A proxy in front of `redis_url`: `redis_proxy.url` passes everything until told otherwise."""
+    async with Proxy(shared_redis.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(autouse=True)
+def _tasks(request: pytest.FixtureRequest) -> None:
+    """Every asyncio test is checked for tasks that outlive it. Set up first, so that it looks after all the others."""
+    if request.node.get_closest_marker("asyncio"):
+        request.getfixturevalue("_no_task_left")
+
+
+@pytest.fixture
+async def _no_task_left() -> AsyncIterator[None]:
+    yield
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=0.5)  # what was cancelled needs a turn of the loop to end
+    for task in left:
+        task.cancel()
+    assert not left, f"tasks still alive after the test: {[str(task.get_coro()) for task in left]}"
