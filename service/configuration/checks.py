@@ -1,0 +1,99 @@
+"""What settings demand of each other."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from service.configuration.mistakes import Given, Mistake, typed
+from service.configuration.shape import Path
+from service.units import format_duration
+from storage_backends.registry import INLINE_NAME
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+#: The settings that contradict each other, the one to blame first, and why.
+Found = Iterator[tuple[tuple[Path, ...], str]]
+
+
+def contradictions(
+    settings: "Settings", given: Mapping[Path, Given], known: Iterable[Mistake] = ()
+) -> Iterator[Mistake]:
+    """The mistakes that no setting shows alone. Says nothing about a setting that is a known mistake itself."""
+    bad = [mistake.path for mistake in known]
+    for check in (_times, _watermarks, _offloading, _ready_keys, _room_for_payloads):
+        for paths, text in check(settings):
+            if not any(at[: len(path)] == path for at in bad for path in paths):
+                blamed = next((path for path in paths if path in given), paths[0])
+                yield Mistake(blamed, typed(given, blamed), text)
+
+
+def _times(settings: "Settings") -> Found:
+    dispatcher, retry = settings.dispatcher, settings.retry
+    if dispatcher.lease_s < 2 * dispatcher.fetch_timeout_s:
+        # A lease is extended when half of it is over: a longer fetch would lose its job to another dispatcher.
+        yield (
+            (("dispatcher", "lease"), ("dispatcher", "fetch_timeout")),
+            (
+                f"LEASE ({_shown(dispatcher.lease_s)}) must be at least twice FETCH_TIMEOUT "
+                f"({_shown(dispatcher.fetch_timeout_s)})"
+            ),
+        )
+    if retry.backoff_min_s > retry.backoff_max_s:
+        yield (
+            (("retry", "backoff_min"), ("retry", "backoff_max")),
+            (
+                f"BACKOFF_MIN ({_shown(retry.backoff_min_s)}) must not be above BACKOFF_MAX "
+                f"({_shown(retry.backoff_max_s)})"
+            ),
+        )
+
+
+def _watermarks(settings: "Settings") -> Found:
+    memory = settings.memory
+    if memory.accept_watermark < memory.fallback_watermark:
+        yield (
+            (("memory", "accept_watermark"), ("memory", "fallback_watermark")),
+            (
+                f"ACCEPT_WATERMARK ({memory.accept_watermark}) must not be below FALLBACK_WATERMARK "
+                f"({memory.fallback_watermark}): what stands in for a backend is given up first"
+            ),
+        )
+
+
+def _offloading(settings: "Settings") -> Found:
+    wanted: dict[Path, str | None] = {("routing", "offload_to"): settings.routing.offload_to}
+    wanted |= {("tenants", name, "offload_to"): one.offload_to for name, one in settings.tenants.items()}
+    wanted |= {("queues", name, "offload_to"): one.offload_to for name, one in settings.queues.items()}
+    for path, backend in wanted.items():
+        if backend == INLINE_NAME:
+            yield (path,), f"{INLINE_NAME!r} is where payloads stay anyway: leave this empty to offload nothing"
+        elif backend and backend not in settings.backends:
+            there_are = ", ".join(sorted(set(settings.backends) - {INLINE_NAME})) or "none"
+            yield (path, ("backends", backend)), f"{backend!r} is no configured backend; configured: {there_are}"
+
+
+def _ready_keys(settings: "Settings") -> Found:
+    """Queues may share a list: a consumer of several kinds of jobs then reads one. Our own keys are nobody's list."""
+    for name, key in settings.ready_keys().items():
+        if key.startswith(f"{settings.key_prefix}:"):
+            yield (
+                (("queues", name, "ready_key"), ("key_prefix",)),
+                f"{key!r} is among Coatcheck's own keys ({settings.key_prefix}:…)",
+            )
+
+
+def _room_for_payloads(settings: "Settings") -> Found:
+    for name, backend in settings.backends.items():
+        room = getattr(backend.options, "inflight_bytes", None)
+        if isinstance(room, int) and room < settings.max_payload_bytes:
+            yield (
+                (("backends", name, "inflight_bytes"), ("max_payload_bytes",)),
+                (
+                    f"INFLIGHT_BYTES ({room}) must not be below MAX_PAYLOAD_BYTES ({settings.max_payload_bytes}): "
+                    "the largest payloads could never be fetched"
+                ),
+            )
+
+
+def _shown(value_s: float) -> str:
+    return format_duration(round(value_s * 1000))

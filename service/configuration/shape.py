@@ -1,0 +1,82 @@
+"""Which settings there are, read off the models; how each is spelt; which one a misspelt name was meant to be.
+
+A path is a setting's name in parts: `("dispatcher", "lease")`. In a pattern, a part in angle brackets stands for any
+name: `("queues", "<queue>", "max_ready")`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Final, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+PREFIX: Final = "COATCHECK_"
+
+Path = tuple[str, ...]
+Shape = Mapping[Path, FieldInfo]  #: pattern -> the knob there
+
+_ANY: Final = {"backends": "<backend>", "tenants": "<tenant>", "queues": "<queue>"}
+
+
+def shape_of(model: type[BaseModel]) -> Shape:
+    """Every knob of `model`, by pattern, in the order of the source."""
+    return dict(_knobs(model, ()))
+
+
+def is_setting(shape: Shape, path: Path) -> bool:
+    return any(_fits(path, pattern) for pattern in shape if len(pattern) == len(path))
+
+
+def is_group(shape: Shape, path: Path) -> bool:
+    """Are there settings below `path`? Then its value is an object of JSON or a table of TOML."""
+    return any(_fits(path, pattern) for pattern in shape if len(pattern) > len(path))
+
+
+def in_environment(path: Path) -> str:
+    """`COATCHECK_DISPATCHER__LEASE`; if the environment cannot spell `path`, the JSON that can."""
+    names_at = next((index for index, part in enumerate(path) if not _spellable(part)), len(path))
+    head = PREFIX + "__".join(path[:names_at]).upper()
+    return head + "".join(f"[{json.dumps(part)}]" for part in path[names_at:])
+
+
+def in_file(path: Path) -> str:
+    """`dispatcher.lease`, as a TOML key."""
+    return ".".join(part if part.replace("_", "").replace("-", "").isalnum() else json.dumps(part) for part in path)
+
+
+def nearest(shape: Shape, path: Path) -> Path | None:
+    """The setting that a misspelt `path` comes closest to, None if it resembles none."""
+    there_are = {}
+    for pattern in shape:
+        filled = tuple(path[i] if part[0] == "<" and i < len(path) else part for i, part in enumerate(pattern))
+        there_are["__".join(filled).lower()] = filled
+    found = get_close_matches("__".join(path).lower(), there_are, n=1, cutoff=0.5)
+    return there_are[found[0]] if found else None
+
+
+def _knobs(model: type[BaseModel], at: Path) -> Iterator[tuple[Path, FieldInfo]]:
+    for attribute, field in model.model_fields.items():
+        path = (*at, field.alias or attribute)
+        group = _group(field)
+        if group is None and attribute in _ANY:
+            yield (*path, _ANY[attribute], "<option>"), field
+        elif group is None:
+            yield path, field
+        else:
+            yield from _knobs(group, (*path, _ANY[attribute]) if attribute in _ANY else path)
+
+
+def _group(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of the group, or of each member, that this field holds."""
+    kinds = [field.annotation, *get_args(field.annotation)]
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _fits(path: Path, pattern: Path) -> bool:
+    return all(part == wanted or wanted[0] == "<" for part, wanted in zip(path, pattern, strict=False))
+
+
+def _spellable(part: str) -> bool:
+    return part[:1] == "<" or (part.replace("_", "").isalnum() and part == part.lower() and "__" not in part)
