@@ -352,7 +352,7 @@ def test_one_bad_object_among_a_thousand_good_ones_is_charged_until_dead_alone()
 
 
 def test_bad_objects_alone_open_the_breaker_and_still_come_to_an_end():
-    """Ten of them, and hardly anything else: they must neither circle for ever nor shut out the job that comes after."""
+    """Ten of them, and one good job: they must neither circle for ever nor shut it out."""
     bad = frozenset(f"job-{n:04d}" for n in range(10))
     world = World(jobs=11, bad=bad).run(until_s=4 * 3_600)
     assert world.dead == bad
