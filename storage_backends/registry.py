@@ -73,7 +73,7 @@ def build(name: str, kind: str, options: Any, context: Context) -> StorageBacken
 def _entry(kind: str) -> EntryPoint:
     found = list(entry_points(group=GROUP, name=kind))
     if not found:
-        near = get_close_matches(kind, kinds(), n=1)
+        near = get_close_matches(kind, kinds(), n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"installed are: {', '.join(kinds()) or 'none'}"
         raise UnknownKind(f"{kind!r} is no kind of backend: {hint}")
     if len(found) > 1:  # whichever won would depend on the order of sys.path

@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from storage_backends.base import Bytes, Seconds
+from storage_backends.base import Bytes, Seconds, StorageUnavailable
 
-ADDRESSINGS: Final = ("auto", "path", "virtual")
+Addressing = Literal["auto", "path", "virtual"]
+ADDRESSINGS: Final = get_args(Addressing)
 ENCRYPTIONS: Final = ("AES256", "aws:kms", "aws:kms:dsse")
 MAX_CONCURRENCY: Final = 256  #: threads; each holds a connection and, while it reads, a payload
 MAX_PREFIX_LENGTH: Final = 512  #: with the longest reference behind it, a key stays below S3's 1,024 bytes
@@ -17,6 +18,10 @@ _bucket = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 #: What S3 calls safe: no store, proxy or signature encodes these in two ways.
 #: https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
 _segment = re.compile(r"[A-Za-z0-9!_.*'()-]+")
+
+
+class BucketMissing(StorageUnavailable):
+    """There is no bucket of the configured name: at the start that is a mistake, later an outage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class S3Options:
     prefix: str = ""  #: in front of every key; a "/" is added if it lacks one
     region: str | None = None
     endpoint_url: str | None = None  #: of a store that is not AWS
-    addressing: str = "auto"  #: bucket in the host name (`virtual`) or in the path
+    addressing: Addressing = "auto"  #: bucket in the host name (`virtual`) or in the path
     concurrency: int = 16
     timeout: Seconds = 10.0  #: to connect, and between two reads; a whole exchange is given up after twice as long
     inflight_bytes: Bytes = 128 * 1024 * 1024
