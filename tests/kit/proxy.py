@@ -16,7 +16,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Self
 
-from service.embedded import HOST, free_port
+from service.child import HOST, free_port
 from tests.kit.waiting import eventually
 
 #: Bytes that the request must contain, or a predicate on it; None matches any.
