@@ -1,5 +1,6 @@
 """Time, passed in. Wall clock for what is stored, monotonic for what is measured; between processes Redis's own counts."""
 
+import math
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -23,6 +24,33 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+
+class ServerClock:
+    """Redis's clock as this process knows it: what its replies said, carried on by a monotonic clock.
+
+    Never ahead of Redis by more than Redis's own clock was stepped since the last reply; behind by at most that reply's way back.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead_ms: float | None = None
+        self._learned_s = 0.0
+
+    def learn(self, now_ms: int) -> None:
+        """Redis's time in a reply that just arrived."""
+        self._learned_s = self._clock.monotonic_s()
+        self._ahead_ms = now_ms - self._learned_s * 1000
+
+    def known_for_s(self) -> float:
+        """How long ago Redis last told its time; infinite if it never did."""
+        return math.inf if self._ahead_ms is None else self._clock.monotonic_s() - self._learned_s
+
+    def now_ms(self) -> int:
+        """Redis's time, ms. Before Redis told it for the first time, this machine's."""
+        if self._ahead_ms is None:
+            return self._clock.now_ms()
+        return int(self._clock.monotonic_s() * 1000 + self._ahead_ms)
 
 
 def rfc3339(ms: int) -> str:

@@ -1,0 +1,511 @@
+"""A job's life in Redis: one method a transition. Alone in running scripts, and in repeating them.
+
+              schedule                claim (inline) ─────────────────────► ready queue
+    producer ──────────► delayed ──── claim (others) ► leased ── deliver ─► ready queue, payload to the trash
+                          ▲  ▲  ▲                        │ │ │
+                          │  │  └── retry, release ──────┘ │ └─ bury ─► dead ── purge ─► payload to the trash
+                          │  └───── reclaim (deadline) ────┘            │
+                          └──────── revive ─────────────────────────────┘       cancel: from delayed or leased
+
+Repeating, after an answer that was not seen: what finds its own work done the second time is repeated (everything but an unkeyed
+schedule); for an unkeyed schedule the outcome is looked up. What cannot be known is raised as OutcomeUnknown, never guessed.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from service.clock import ServerClock
+from service.errors import OutcomeUnknown, RedisFull, RedisUnavailable, RetryLater
+from service.keys import Keys
+from service.records import (
+    Buried,
+    Claimed,
+    ClaimRequest,
+    ClaimStatus,
+    Counts,
+    Delivered,
+    Delivery,
+    DueQueues,
+    Entry,
+    Failure,
+    Job,
+    Leased,
+    Outcome,
+    PutBack,
+    Retried,
+    Scheduled,
+)
+from service.scripts import Script, Scripts
+from service.transport import Encodable, Interrupted, Transport
+from storage_backends.reference import Reference
+
+T = TypeVar("T")
+
+#: A script holds Redis while it runs (1,000 small jobs: about 3 ms), and Lua unpacks at most about 8,000 values.
+MAX_MEMBERS: Final = 1000
+#: Of payload a call, but always one job: 8 MiB hold Redis for 25-34 ms.
+MAX_BYTES: Final = 2**20
+#: For this long a repeated DELETE gives the same answer, and a late schedule is refused.
+MARKER_TTL_MS: Final = 3_600_000
+#: Before each repetition: a dropped connection needs no longer, and an outage is the caller's to wait out.
+_PAUSES_S: Final = (0.02, 0.2)
+
+
+class Ledger:
+    """Every method may raise RedisUnavailable: nothing changed, or, where repeating is safe, it may have and the caller may repeat."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        keys: Keys,
+        scripts: Scripts,
+        clock: ServerClock,
+        *,
+        inline: str = "redis",
+        lateness_bounds_ms: Sequence[int] = (),
+        idempotency_ttl_ms: int = 86_400_000,
+        stale_after_ms: int = 43_200_000,
+        max_expiries: int = 20,
+        backoff_min_ms: int = 1_000,
+        backoff_max_ms: int = 600_000,
+        overdraft_jobs: int = 100,
+        overdraft_bytes: int = 8 * 2**20,
+    ) -> None:
+        """`inline` names the backend whose payloads are in Redis. `stale_after_ms` is half the sweeper's grace."""
+        self._transport = transport
+        self._keys = keys
+        self._scripts = scripts
+        self.clock = clock
+        self._inline = inline
+        self._bounds = tuple(lateness_bounds_ms)
+        self._idempotency_ttl_ms = idempotency_ttl_ms
+        self._stale_after_ms = stale_after_ms
+        self._max_expiries = max_expiries
+        self._backoff_ms = (backoff_min_ms, backoff_max_ms)
+        self._overdraft = (overdraft_jobs, overdraft_bytes)
+        self._fixed_keys = lru_cache(maxsize=4096)(self._named_keys)
+
+    async def now_ms(self) -> int:
+        """Redis's time. Asks Redis if it has not told its time for 5 s; otherwise costs nothing."""
+        if self.clock.known_for_s() > 5:
+            seconds, micros = (await self._repeat([("TIME",)]))[0]
+            self.clock.learn(int(seconds) * 1000 + int(micros) // 1000)
+        return self.clock.now_ms()
+
+    # ---- accepting -------------------------------------------------------------------------------------------------
+
+    async def schedule(self, queue: str, entries: Sequence[Entry]) -> list[Scheduled | RetryLater]:
+        """- -> delayed. The answers in the entries' order; a RetryLater for each whose chunk Redis refused or did not answer."""
+        answers: list[Scheduled | RetryLater] = []
+        for chunk in _chunks(entries, lambda entry: len(entry.body or b"")):
+            answers += await self._schedule_chunk(queue, chunk)
+        return answers
+
+    async def _schedule_chunk(self, queue: str, entries: Sequence[Entry]) -> Sequence[Scheduled | RetryLater]:
+        try:
+            return await self._schedule(queue, entries, repeat=False)
+        except Interrupted:
+            keyed = [entry for entry in entries if entry.idempotency]
+            by_key = zip(keyed, await self._schedule_again(queue, keyed), strict=True) if keyed else ()
+            found: dict[Reference, Scheduled | RetryLater] = {entry.reference: answer for entry, answer in by_key}
+            for entry in entries:
+                if not entry.idempotency:
+                    found[entry.reference] = await self._settled(entry)
+            return [found[entry.reference] for entry in entries]
+        except RetryLater as error:
+            return [error] * len(entries)
+
+    async def _schedule_again(self, queue: str, keyed: Sequence[Entry]) -> Sequence[Scheduled | RetryLater]:
+        """A key that holds the entry's own reference is success, so that these can be repeated."""
+        try:
+            return await self._schedule(queue, keyed, repeat=True)
+        except RetryLater as error:
+            return [_unknown(entry.reference, error) for entry in keyed]
+
+    async def _settled(self, entry: Entry) -> Scheduled | RetryLater:
+        """Found = done; not found = unknown: it may be delivered already, or the request may still be on its way."""
+        try:
+            job = await self.lookup(entry.reference)
+        except RetryLater as error:
+            return _unknown(entry.reference, error)
+        if job is None:
+            return _unknown(entry.reference, None)
+        return Scheduled(Outcome.SCHEDULED, entry.reference, entry.reason)
+
+    async def _schedule(self, queue: str, entries: Sequence[Entry], *, repeat: bool) -> list[Scheduled]:
+        keys = self._keys.queue(queue)
+        markers: list[str] = []
+        arguments: list[Encodable] = ["", queue, self._keys.wake, self._idempotency_ttl_ms, self._stale_after_ms]
+        for entry in entries:
+            reference, idempotency = entry.reference, entry.idempotency
+            markers.append(keys.cancelled(reference.uuid))
+            if idempotency:
+                markers.append(idempotency.key)
+            arguments += (
+                str(reference),
+                reference.uuid,
+                reference.ts_ms,
+                "" if entry.put_at_ms is None else entry.put_at_ms,
+                entry.body or b"",
+                entry.reason,
+                idempotency.fingerprint if idempotency else "",
+            )
+        now, *outcomes = await self._run("schedule", queue, arguments, more_keys=markers, repeat=repeat)
+        self.clock.learn(now)
+        return [_scheduled(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
+
+    async def discard(self, queue: str, references: Iterable[Reference], *, wait_ms: int = 0) -> None:
+        """- -> trash, or later in the trash: payloads that no job needs; tried in `wait_ms`. What a job needs is left alone."""
+        for chunk in _chunks(list(references)):
+            await self._run("discard", queue, ["", queue, wait_ms, *map(str, chunk)])
+
+    # ---- dispatching -----------------------------------------------------------------------------------------------
+
+    async def due(self, limit: int) -> DueQueues:
+        """Which queues need a look, in one command whatever their number; at most `limit` of them."""
+        reply = await self._run("due", "", ["", limit], keys=(self._keys.queues,))
+        now, later, *pairs = reply
+        self.clock.learn(now)
+        queues = [(pairs[i].decode(), int(float(pairs[i + 1]))) for i in range(0, len(pairs), 2)]
+        return DueQueues(now, queues, int(float(later)) if later else None)
+
+    async def claim(self, queue: str, request: ClaimRequest) -> Claimed:
+        """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when the lease runs out."""
+        arguments: list[Encodable] = ["", queue, self._inline, request.batch, request.max_ready]
+        arguments += ("" if request.max_ready_bytes is None else request.max_ready_bytes, request.lease_ms, MAX_BYTES)
+        arguments += (random.getrandbits(31), len(self._bounds), *self._bounds)
+        for name, share in request.shares.items():
+            probe = "" if share.probe_in_ms is None else share.probe_in_ms
+            arguments += (name, share.slots, probe, str(share.avoid or ""))
+        reply = await self._run("claim", queue, arguments, repeat=False)
+        status, now, moved, lateness_sum, counts, leased, put_back, buried, skipped, look = reply
+        self.clock.learn(now)
+        token = now + request.lease_ms
+        return Claimed(
+            status=ClaimStatus(status.decode()),
+            now_ms=now,
+            moved=moved,
+            lateness_sum_ms=int(lateness_sum),
+            lateness_counts=counts,
+            leased=[Leased(Reference.parse(member.decode()), token, int(due)) for member, due in _groups(leased, 2)],
+            put_back=[PutBack(name.decode(), count, int(oldest)) for name, count, oldest in _groups(put_back, 3)],
+            buried=[Buried(_text(member), reason.decode()) for member, reason in _groups(buried, 2)],
+            skipped=skipped,
+            next_look_ms=int(look) if look else None,
+        )
+
+    async def deliver(self, queue: str, jobs: Sequence[tuple[Leased, bytes]]) -> Delivered:
+        """leased -> ready. A repetition answers GONE for what the first try delivered; nothing is delivered twice."""
+        outcomes: list[Delivery] = []
+        now_ms = 0
+        for chunk in _chunks(jobs, lambda job: len(job[1])):
+            now_ms, some = await self._deliver_chunk(queue, chunk)
+            outcomes += some
+        return Delivered(now_ms, outcomes)
+
+    async def _deliver_chunk(self, queue: str, jobs: Sequence[tuple[Leased, bytes]]) -> tuple[int, list[Delivery]]:
+        body = [part for job, payload in jobs for part in (str(job.reference), job.token, payload)]
+        try:
+            reply = await self._run("deliver", queue, ["", queue, "", "", *body])
+        except RedisFull:
+            reply = await self._run("deliver_overdraft", queue, ["", queue, *self._overdraft, *body])
+        status, now, *outcomes = reply
+        self.clock.learn(now)
+        if status == b"unusable":
+            return now, [Delivery.UNUSABLE] * len(jobs)
+        return now, [Delivery(str(outcome)) for outcome in outcomes]
+
+    async def extend(self, queue: str, jobs: Sequence[Leased], lease_ms: int) -> list[Leased | None]:
+        """The same jobs with a later token; None where the lease is no longer this caller's."""
+        extended: list[Leased | None] = []
+        for chunk in _chunks(jobs):
+            tokens = await self._run("extend", queue, [queue, lease_ms, *_members(chunk)])
+            extended += [
+                Leased(job.reference, int(token), job.due_ms) if token else None
+                for job, token in zip(chunk, tokens, strict=True)
+            ]
+        return extended
+
+    async def retry(self, queue: str, failures: Sequence[Failure], *, max_attempts: int) -> list[Retried]:
+        """leased -> delayed after a backoff with jitter, or dead after the last attempt; own leases only."""
+        answers: list[Retried] = []
+        for chunk in _chunks(failures):
+            body: list[Encodable] = ["", queue, max_attempts, *self._backoff_ms]
+            for failure in chunk:
+                jitter = random.random()  # noqa: S311  jitter, not a secret
+                body += (*_members([failure.job]), int(failure.charged), jitter, failure.kind, failure.reason)
+            reply = await self._run("retry", queue, body)
+            answers += [Retried(state.decode(), attempts, int(again)) for state, attempts, again in reply]
+        return answers
+
+    async def release(self, queue: str, jobs: Sequence[Leased], *, wait_ms: int = 0) -> int:
+        """leased -> delayed, as it was; own leases only. Returns how many."""
+        return sum(
+            [await self._run("release", queue, ["", queue, wait_ms, *_members(chunk)]) for chunk in _chunks(jobs)]
+        )
+
+    async def bury(self, queue: str, jobs: Sequence[tuple[Leased, str]]) -> list[bool]:
+        """leased -> dead, each with its reason; own leases only. Tells which were buried."""
+        answers: list[bool] = []
+        for chunk in _chunks(jobs):
+            body = [part for job, reason in chunk for part in (*_members([job]), reason, reason)]
+            answers += [bool(buried) for buried in await self._run("bury", queue, ["", queue, *body])]
+        return answers
+
+    async def reclaim(self, queue: str, limit: int = MAX_MEMBERS) -> list[tuple[str, str]]:
+        """leased past its deadline -> delayed, or dead after too many expiries. Returns members and states."""
+        reply = await self._run("reclaim", queue, ["", queue, limit, self._max_expiries])
+        return [(_text(member), state.decode()) for member, state in _groups(reply, 2)]
+
+    # ---- owners and operators --------------------------------------------------------------------------------------
+
+    async def cancel(self, reference: Reference) -> str:
+        """delayed, leased -> -. Returns `cancelled`, `dead` or `gone`; the same answer again for an hour.
+
+        Raises OutcomeUnknown if Redis did not answer.
+        """
+        keys = self._keys.queue(reference.queue)
+        inline = int(reference.backend == self._inline)
+        arguments: list[Encodable] = ["", reference.queue, str(reference), reference.uuid, inline, MARKER_TTL_MS]
+        try:
+            reply = await self._run("cancel", reference.queue, arguments, more_keys=[keys.cancelled(reference.uuid)])
+        except Interrupted as error:
+            raise _unknown(reference, error) from error
+        return str(reply.decode())
+
+    async def reschedule(self, reference: Reference, due_ms: int) -> str:
+        """delayed, leased -> delayed. Returns `delayed`, `dead` or `gone`. Raises OutcomeUnknown, also for a job that is gone at the
+        second try: the first may have let it through.
+        """
+        arguments: list[Encodable] = [
+            "",
+            reference.queue,
+            self._keys.wake,
+            str(reference),
+            reference.uuid,
+            due_ms,
+        ]
+        try:
+            return str((await self._run("reschedule", reference.queue, arguments, repeat=False)).decode())
+        except Interrupted:
+            pass
+        try:
+            state = str((await self._run("reschedule", reference.queue, arguments)).decode())
+        except RetryLater as error:
+            raise _unknown(reference, error) from error
+        if state == "gone":
+            raise _unknown(reference, None)
+        return state
+
+    async def lookup(self, reference: Reference) -> Job | None:
+        """Where this job is; None if it is nowhere (delivered, cancelled, purged or never accepted)."""
+        reply = await self._run("lookup", reference.queue, [str(reference), reference.uuid])
+        state, score, moved, record = (part.decode() for part in reply)
+        if state == "gone":
+            return None
+        trouble = _record(record)
+        return Job(
+            reference=reference,
+            state=state,
+            due_ms=int(float(moved)) if moved else reference.ts_ms,
+            next_attempt_ms=int(float(score)) if state == "delayed" else None,
+            attempts=int(trouble.get("attempts", 0)),
+            expiries=int(trouble.get("expiries", 0)),
+            error=trouble.get("error"),
+            reason=trouble.get("reason") if state == "dead" else None,
+            died_at_ms=int(float(score)) if state == "dead" else None,
+        )
+
+    async def revive(self, queue: str, members: Sequence[str]) -> int:
+        """dead -> delayed, due now, with a clean record. Returns how many."""
+        return sum(
+            [await self._run("revive", queue, ["", queue, self._keys.wake, *chunk]) for chunk in _chunks(members)]
+        )
+
+    async def purge(self, queue: str, members: Sequence[str]) -> int:
+        """dead -> -, payload and all. Returns how many."""
+        return sum([await self._run("purge", queue, ["", queue, self._inline, *chunk]) for chunk in _chunks(members)])
+
+    async def oldest_dead(self, queue: str, limit: int) -> list[tuple[str, int]]:
+        """Members of the dead set and when they died, ms, the longest dead first."""
+        dead = self._keys.queue(queue).dead
+        pairs = (await self._repeat([("ZRANGE", dead, 0, limit - 1, "WITHSCORES")]))[0]
+        return [(_text(member), int(float(score))) for member, score in _groups(pairs, 2)]
+
+    async def pause(self, queue: str) -> bool:
+        """Stop dispatching; what is leased is still delivered. Returns whether it was running."""
+        return bool(await self._run("pause", queue, [queue, self._keys.wake, 1]))
+
+    async def resume(self, queue: str) -> bool:
+        """Dispatch again. Returns whether it was paused."""
+        return bool(await self._run("pause", queue, [queue, self._keys.wake, 0]))
+
+    # ---- keeping house ---------------------------------------------------------------------------------------------
+
+    async def collect_trash(self, queue: str, limit: int, *, put_off_ms: int) -> list[str]:
+        """Members of the trash whose deletion is due; nobody else is given them for `put_off_ms`."""
+        reply = await self._run("collect_trash", queue, ["", queue, limit, put_off_ms])
+        return [_text(member) for member in reply]
+
+    async def empty_trash(self, queue: str, members: Sequence[str]) -> int:
+        """trash -> -, after the backend confirmed the deletion."""
+        return sum([await self._run("empty_trash", queue, [queue, *chunk]) for chunk in _chunks(members)])
+
+    async def repair(self, queues: Sequence[str]) -> int:
+        """Write the index anew for these queues. Returns how many had another time before."""
+        repaired = 0
+        for chunk in _chunks(queues, most=100):
+            keys = [self._keys.queues]
+            for queue in chunk:
+                of = self._keys.queue(queue)
+                keys += (of.delayed, of.leases, of.dead, of.trash, of.paused)
+            repaired += await self._run("repair", "", chunk, keys=keys)
+        return repaired
+
+    async def queues(self) -> AsyncIterator[str]:
+        """Every queue in the index, in pages, the one that next needs a look first. Changes under way may repeat or skip some."""
+        offset = 0
+        while True:
+            stop = offset + MAX_MEMBERS - 1
+            page = (await self._repeat([("ZRANGE", self._keys.queues, offset, stop)]))[0]
+            for queue in page:
+                yield _text(queue)
+            if len(page) < MAX_MEMBERS:
+                return
+            offset += MAX_MEMBERS
+
+    async def stray_queues(self, cursor: int, steps: int) -> tuple[int, set[str]]:
+        """Queues that own some zset, found by SCAN: `steps` calls from `cursor` on. Returns where to go on (0: the end)."""
+        found: set[str] = set()
+        for _ in range(steps):
+            command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", MAX_MEMBERS, "TYPE", "zset")
+            reply, members = (await self._repeat([command]))[0]
+            cursor = int(reply)
+            found |= {queue for member in members if (queue := self._keys.queue_of(_text(member))) is not None}
+            if cursor == 0:
+                break
+        return cursor, found
+
+    async def counts(self, queue: str) -> Counts:
+        """How many jobs the queue holds, by state: ten constant-time commands in one round trip."""
+        now, of = await self.now_ms(), self._keys.queue(queue)
+        replies = await self._repeat(
+            [
+                ("ZCARD", of.delayed),
+                ("ZCOUNT", of.delayed, "-inf", now),
+                ("ZCARD", of.leases),
+                ("TYPE", of.ready),
+                ("ZCARD", of.dead),
+                ("ZCARD", of.trash),
+                ("EXISTS", of.paused),
+                ("ZRANGE", of.delayed, 0, 0, "WITHSCORES"),
+            ]
+        )
+        delayed, overdue, leased, kind, dead, trash, paused, first = replies
+        ready = (await self._repeat([("LLEN", of.ready)]))[0] if kind == b"list" else 0
+        due = int(float(first[1])) if first else None
+        return Counts(now, delayed - overdue, overdue, leased, ready, dead, trash, bool(paused), due)
+
+    # ---- running ---------------------------------------------------------------------------------------------------
+
+    async def _run(
+        self,
+        name: str,
+        queue: str,
+        arguments: Sequence[Encodable],
+        *,
+        keys: Sequence[str] | None = None,
+        more_keys: Sequence[str] = (),
+        repeat: bool = True,
+    ) -> Any:
+        script = self._scripts[name]
+        fixed = keys if keys is not None else self._fixed_keys(script, queue)
+        every = (*fixed, *more_keys) if more_keys else fixed
+        return await self._patiently(lambda: self._transport.run(script, every, arguments), repeat=repeat)
+
+    def _named_keys(self, script: Script, queue: str) -> tuple[str, ...]:
+        """The keys that the script's header names, except those that the caller hands in."""
+        of = self._keys.queue(queue)
+        shared = {"queues": self._keys.queues}
+        return tuple(
+            shared.get(name) or getattr(of, name) for name in script.keys if isinstance(getattr(of, name, ""), str)
+        )
+
+    async def _repeat(self, commands: Sequence[tuple[Encodable, ...]]) -> list[Any]:
+        replies: list[Any] = await self._patiently(lambda: self._transport.send(commands), repeat=True)
+        return replies
+
+    async def _patiently(self, request: Callable[[], Awaitable[Any]], *, repeat: bool) -> Any:
+        """Repeats a request that was certainly not carried out, and, if `repeat`, one that may have been.
+
+        Raises Interrupted if any of the tries may have been carried out, else RedisUnavailable.
+        """
+        interrupted: Interrupted | None = None
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                return await request()
+            except Interrupted as error:
+                interrupted = error
+                if not repeat or pause_s is None:
+                    raise
+            except RedisUnavailable as error:
+                if pause_s is None:
+                    raise interrupted or error from error
+            await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+
+def _chunks(
+    items: Sequence[T], size_bytes: Callable[[T], int] | None = None, most: int = MAX_MEMBERS
+) -> Iterator[list[T]]:
+    """`items` in order, in pieces that one script may take: so many members, so many bytes, at least one."""
+    chunk: list[T] = []
+    bytes_left = MAX_BYTES
+    for item in items:
+        size = size_bytes(item) if size_bytes else 0
+        if chunk and (len(chunk) == most or size > bytes_left):
+            yield chunk
+            chunk, bytes_left = [], MAX_BYTES
+        chunk.append(item)
+        bytes_left -= size
+    if chunk:
+        yield chunk
+
+
+def _groups(flat: Sequence[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    return zip(*[iter(flat)] * size, strict=True)
+
+
+def _members(jobs: Iterable[Leased]) -> list[Encodable]:
+    return [part for job in jobs for part in (str(job.reference), job.token)]
+
+
+def _text(member: bytes) -> str:
+    """A member as text. What is no reference may be any bytes, and must come back as the same ones."""
+    return member.decode("utf-8", "surrogateescape")
+
+
+def _record(text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _scheduled(entry: Entry, outcome: Any) -> Scheduled:
+    if isinstance(outcome, bytes):
+        return Scheduled(Outcome(outcome.decode()), entry.reference, entry.reason)
+    kind, held = (part.decode() for part in outcome)
+    reference, reason, _ = held.split("\n", 2)
+    return Scheduled(Outcome(kind), Reference.parse(reference), reason)
+
+
+def _unknown(reference: Reference, cause: Exception | None) -> OutcomeUnknown:
+    error = OutcomeUnknown("Redis did not answer; the request may have been carried out", reference=reference)
+    error.__cause__ = cause
+    return error

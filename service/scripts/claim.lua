@@ -1,0 +1,218 @@
+-- claim.lua: take what is due in one queue. Inline payloads go to the ready list here; other references are leased to the caller.
+--
+-- Runs     allow-oom: what it moves inside Redis must flow when Redis is full
+-- Uses     clock, reference, index, bodies, trouble, jobs
+-- KEYS[1]  queues   ZSET  queue -> next look, ms
+-- KEYS[2]  delayed  ZSET  reference -> due, ms
+-- KEYS[3]  bodies   HASH  uuid -> payload
+-- KEYS[4]  leases   ZSET  reference -> lease deadline, ms
+-- KEYS[5]  ready    LIST  payloads, oldest at the right
+-- KEYS[6]  dead     ZSET  reference -> time of death, ms
+-- KEYS[7]  trash    ZSET  reference -> next deletion, ms
+-- KEYS[8]  trouble  HASH  uuid -> record, JSON
+-- KEYS[9]  moved    HASH  uuid -> due, ms
+-- KEYS[10] paused   STRING
+-- ARGV[1]  now, ms, or empty
+-- ARGV[2]  queue
+-- ARGV[3]  inline backend's name
+-- ARGV[4]  batch: jobs taken at most
+-- ARGV[5]  max_ready: entries of the ready list, leased jobs counted in
+-- ARGV[6]  max_ready_bytes, or empty: do not weigh it this time
+-- ARGV[7]  lease, ms
+-- ARGV[8]  payload bytes moved at most, but always one job
+-- ARGV[9]  seed for jitter
+-- ARGV[10] number of lateness bounds b
+-- ARGV[11+]   b upper bounds of the lateness histogram, ms, rising
+-- ARGV[11+b+] four a backend: name (`*`: any other), free fetch slots, ms until its next probe if its breaker is open (else empty),
+--             and a reference to take only if there is no other (or empty)
+--
+-- Returns  status (`ok`, `paused`, `full`, `unusable`), now, inline jobs moved, their lateness summed (ms), its counts by bucket (b + 1),
+--          leased {reference, owner's due, …}, put back {backend, count, oldest due, …}, buried {member, reason, …},
+--          skipped for want of a slot, when the queue next needs a look (ms, or empty).
+-- Leaves   every job in exactly one set. Leases end at now + lease; that number is their token.
+local queues, delayed, bodies, leases, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local dead, trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local now, queue, inline = clock(ARGV[1]), ARGV[2], ARGV[3]
+local batch, max_ready, max_ready_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local lease, byte_limit, bounds = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
+local call, sub = redis.call, string.sub
+math.randomseed(tonumber(ARGV[9]))
+
+local inline_prefix = inline .. '::' .. queue .. '::'
+local prefix_length = #inline_prefix
+local moved_inline, lateness_sum, lateness, bucket = 0, 0, {}, bounds + 1
+local leased, buried, put_back, skipped = {}, {}, {}, {}
+local bound_ms, backends = {}, {}
+for i = 1, bounds do bound_ms[i] = tonumber(ARGV[10 + i]) end
+for i = 1, bounds + 1 do lateness[i] = 0 end
+for i = 11 + bounds, #ARGV, 4 do
+  backends[ARGV[i]] = { slots = tonumber(ARGV[i + 1]), probe = tonumber(ARGV[i + 2]), avoid = ARGV[i + 3] }
+end
+
+local function answer(status)
+  local look = reindex(queues, queue, delayed, leases, dead, trash, paused)
+  local returned = {}
+  for name, group in pairs(put_back) do
+    returned[#returned + 1] = name
+    returned[#returned + 1] = group.count
+    returned[#returned + 1] = string.format('%.0f', group.oldest)
+  end
+  return { status, now, moved_inline, string.format('%.0f', lateness_sum), lateness, leased, returned, buried, #skipped,
+    look < math.huge and string.format('%.0f', look) or '' }
+end
+
+local kind = call('TYPE', ready).ok
+if kind ~= 'list' and kind ~= 'none' then return answer('unusable') end
+if call('EXISTS', paused) == 1 then return answer('paused') end
+local room = max_ready - call('LLEN', ready) - call('ZCARD', leases)
+if max_ready_bytes and room > 0 and kind == 'list' and call('MEMORY', 'USAGE', ready) > max_ready_bytes then room = 0 end
+if room <= 0 then return answer(head(delayed) <= now and 'full' or 'ok') end
+
+local has_moved, has_trouble = call('EXISTS', moved) == 1, call('EXISTS', trouble) == 1
+local largest = tonumber(call('HGET', bodies, LARGEST))
+local limit, taken, read, bytes_left = math.min(batch, room), 0, 0, byte_limit
+
+-- Lateness falls along a window that is sorted by due, so that the bucket is found by a step from the last one.
+local function count_lateness(late)
+  if late < 0 then late = 0 end
+  while bucket > 1 and late <= bound_ms[bucket - 1] do bucket = bucket - 1 end
+  while bucket <= bounds and late > bound_ms[bucket] do bucket = bucket + 1 end
+  lateness[bucket] = lateness[bucket] + 1
+  lateness_sum = lateness_sum + late
+end
+
+local function give_up(member, reason)
+  call('ZREM', delayed, member)
+  local id = identity(member)
+  bury(dead, trouble, member, id, now, reason, trouble_of(trouble, id))
+  has_trouble = true
+  buried[#buried + 1] = member
+  buried[#buried + 1] = reason
+end
+
+-- How many of these inline jobs fit under the byte limit; the first job of a call always does.
+local function fitting(ids)
+  if largest and largest * #ids <= bytes_left then
+    bytes_left = bytes_left - largest * #ids
+    return #ids
+  end
+  for i, id in ipairs(ids) do
+    local size = call('HSTRLEN', bodies, id)
+    if size > bytes_left and (i > 1 or bytes_left < byte_limit) then
+      bytes_left = 0
+      return i - 1
+    end
+    bytes_left = bytes_left - size
+  end
+  return #ids
+end
+
+-- Members without a body, or without a time, go to the dead set; the others are returned.
+local function without_bad(bad, members, ids, found)
+  local good_members, good_ids, good_found = {}, {}, {}
+  for i, member in ipairs(members) do
+    if bad[i] then
+      local _, of = parse(member)
+      give_up(member, of == queue and 'payload_missing' or 'not_a_reference')
+    else
+      good_members[#good_members + 1], good_ids[#good_ids + 1], good_found[#good_found + 1] = member, ids[i], found[i]
+    end
+  end
+  return good_members, good_ids, good_found
+end
+
+-- Returns how many of these inline members left the delayed set.
+local function move_inline(members, ids)
+  if #ids == 0 then return 0 end
+  local count, bad = fitting(ids), nil
+  if count == 0 then return 0 end
+  if count < #ids then members, ids = { unpack(members, 1, count) }, { unpack(ids, 1, count) } end
+  local found = call('HMGET', bodies, unpack(ids))
+  local dues = has_moved and call('HMGET', moved, unpack(ids))
+  for i = 1, count do
+    local due = found[i] and tonumber(sub(members[i], prefix_length + 1, -39))
+    if due then
+      count_lateness(now - (dues and tonumber(dues[i]) or due))
+    else
+      bad = bad or {}
+      bad[i] = true
+    end
+  end
+  if bad then members, ids, found = without_bad(bad, members, ids, found) end
+  if #ids == 0 then return count end
+  call('LPUSH', ready, unpack(found))
+  call('HDEL', bodies, unpack(ids))
+  call('ZREM', delayed, unpack(members))
+  if has_trouble then call('HDEL', trouble, unpack(ids)) end
+  if has_moved then call('HDEL', moved, unpack(ids)) end
+  moved_inline = moved_inline + #ids
+  return count
+end
+
+local function postpone(member, backend, due, wait_ms, jitter_ms)
+  local group = put_back[backend] or { count = 0, oldest = due }
+  group.count, group.oldest = group.count + 1, math.min(group.oldest, due)
+  put_back[backend] = group
+  call('ZADD', delayed, now + wait_ms + math.random(0, jitter_ms), member)
+end
+
+local function take(job)
+  call('ZREM', delayed, job.member)
+  call('ZADD', leases, now + lease, job.member)
+  leased[#leased + 1] = job.member
+  leased[#leased + 1] = string.format('%.0f', job.due)
+  job.backend.slots, job.backend.took = job.backend.slots - 1, true
+end
+
+-- One member whose payload is elsewhere. Returns 1 if it left the delayed set, 0 if it is still due or was put back.
+local function consider(member)
+  local name, of, ts, uuid = parse(member)
+  if of ~= queue then
+    give_up(member, 'not_a_reference')
+    return 1
+  end
+  local job = { member = member, name = name, due = owner_due(moved, uuid, ts), backend = backends[name] or backends['*'] }
+  if job.backend.probe then
+    postpone(member, name, job.due, job.backend.probe, 1000)
+    return 0
+  end
+  if job.backend.slots > 0 and job.backend.avoid ~= member then
+    take(job)
+    return 1
+  end
+  if job.backend.avoid == member then job.backend.avoided = job end
+  skipped[#skipped + 1] = job
+  return 0
+end
+
+while taken < limit and read < 4 * batch and bytes_left > 0 do
+  local want = math.min(read == 0 and limit or batch, 4 * batch - read)
+  local window = call('ZRANGE', delayed, '-inf', now, 'BYSCORE', 'LIMIT', #skipped, want)
+  if #window == 0 then break end
+  read = read + #window
+  local members, ids = {}, {}
+  for i = 1, #window do
+    if taken + #members >= limit then break end
+    local member = window[i]
+    if sub(member, 1, prefix_length) == inline_prefix then
+      members[#members + 1], ids[#ids + 1] = member, sub(member, -36)
+    else
+      taken = taken + consider(member)
+    end
+  end
+  taken = taken + move_inline(members, ids)
+end
+if moved_inline > 0 then tidy(bodies) end
+
+for _, backend in pairs(backends) do
+  if backend.avoided and not backend.took and backend.slots > 0 then
+    take(backend.avoided)
+    taken = taken + 1
+  end
+end
+-- A whole window of jobs that wait for a slot hides what is due behind it: they step back for a moment.
+if taken == 0 and #skipped > 0 and read >= 4 * batch then
+  for _, job in ipairs(skipped) do postpone(job.member, job.name, job.due, 1000, 1000) end
+  skipped = {}
+end
+return answer('ok')

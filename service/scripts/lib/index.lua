@@ -1,0 +1,20 @@
+-- head(zset): its lowest score, or infinity.
+local function head(zset)
+  local score = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]
+  return score and tonumber(score) or math.huge
+end
+
+-- reindex(...): writes when this queue next needs a look: the earliest head of delayed (unless paused), leases and trash.
+-- With dead or paused jobs only, it stays in the index at +inf; with nothing left, it leaves. Returns that time.
+local function reindex(queues, queue, delayed, leases, dead, trash, paused)
+  local look = math.min(head(leases), head(trash))
+  if redis.call('EXISTS', paused) == 0 then look = math.min(look, head(delayed)) end
+  if look < math.huge then
+    redis.call('ZADD', queues, look, queue)
+  elseif redis.call('EXISTS', delayed, dead) > 0 then
+    redis.call('ZADD', queues, '+inf', queue)
+  else
+    redis.call('ZREM', queues, queue)
+  end
+  return look
+end

@@ -1,0 +1,72 @@
+-- schedule.lua: accept jobs into one queue's delayed set; idempotency keys and cancelled markers are decided in the same step.
+--
+-- Runs     plain: refused as a whole when Redis is full
+-- Uses     clock, index, bodies, jobs
+-- KEYS[1]  queues   ZSET  queue -> next look, ms
+-- KEYS[2]  delayed  ZSET  reference -> due, ms
+-- KEYS[3]  bodies   HASH  uuid -> payload
+-- KEYS[4]  leases   ZSET  reference -> lease deadline, ms
+-- KEYS[5]  dead     ZSET  reference -> time of death, ms
+-- KEYS[6]  trash    ZSET  reference -> next deletion, ms
+-- KEYS[7]  paused   STRING
+-- KEYS[8+] for each job its cancelled marker (STRING) and, if it has a fingerprint, its idempotency key (STRING)
+-- ARGV[1]  now, ms, or empty
+-- ARGV[2]  queue
+-- ARGV[3]  wake-up channel
+-- ARGV[4]  idempotency keys live so long, ms
+-- ARGV[5]  a put older than this is stale, ms
+-- ARGV[6+] seven a job: reference, uuid, due (ms), put at (ms; empty for an inline job), body, reason, fingerprint (or empty)
+--
+-- Returns  now, then for each job: `scheduled` (or already there under this very reference), {`replayed` or `reused`, what the key
+--          holds}, `stale`, `cancelled` (a DELETE came first), `discarded` (its payload is in the trash).
+-- Leaves   an offloaded payload that no set refers to in the trash, also when the key named an earlier job.
+local queues, delayed, bodies, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local dead, trash, paused = KEYS[5], KEYS[6], KEYS[7]
+local now, queue, channel = clock(ARGV[1]), ARGV[2], ARGV[3]
+local idempotency_ttl, stale_after = ARGV[4], tonumber(ARGV[5])
+
+local largest, new_largest = tonumber(redis.call('HGET', bodies, LARGEST) or 0), 0
+local old_head, next_key, outcomes = head(delayed), 8, { now }
+
+local function decide(reference, cancelled, key, put_at, fingerprint)
+  if redis.call('EXISTS', cancelled) == 1 then return 'cancelled' end
+  local held = key and redis.call('GET', key)
+  if held then
+    local first, print = string.match(held, '^(.-)\n.-\n(.*)$')
+    if first == reference then return 'here' end
+    return { print == fingerprint and 'replayed' or 'reused', held }
+  end
+  if holds(reference, delayed, leases, dead) then return 'here' end
+  if holds(reference, trash) then return 'discarded' end
+  if put_at and now - put_at > stale_after then return 'stale' end
+  return 'scheduled'
+end
+
+for i = 6, #ARGV, 7 do
+  local reference, uuid, due, put_at = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
+  local body, reason, fingerprint = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
+  local cancelled, key = KEYS[next_key], fingerprint ~= '' and KEYS[next_key + 1]
+  next_key = next_key + (key and 2 or 1)
+  local outcome = decide(reference, cancelled, key, put_at, fingerprint)
+  if outcome == 'scheduled' then
+    if not put_at then
+      redis.call('HSET', bodies, uuid, body)
+      new_largest = math.max(new_largest, #body)
+    end
+    redis.call('ZADD', delayed, due, reference)
+    if key then redis.call('SET', key, reference .. '\n' .. reason .. '\n' .. fingerprint, 'PX', idempotency_ttl) end
+  elseif outcome == 'here' then
+    outcome = 'scheduled'
+  elseif put_at and not holds(reference, delayed, leases, dead) then
+    redis.call('ZADD', trash, 'NX', now, reference)
+  end
+  outcomes[#outcomes + 1] = outcome
+end
+
+if new_largest > largest then redis.call('HSET', bodies, LARGEST, new_largest) end
+local new_head = head(delayed)
+if new_head < old_head and redis.call('EXISTS', paused) == 0 then
+  redis.call('PUBLISH', channel, string.format('%.0f', new_head) .. ' ' .. queue)
+end
+reindex(queues, queue, delayed, leases, dead, trash, paused)
+return outcomes

@@ -1,0 +1,133 @@
+"""One request on one connection, and of every failure the one thing that matters: can it have been carried out?
+
+The client's own retries are off: redis-py 8 repeats every command, scripts too, up to ten times on a lost reply, which
+put a job into its ready list twice. Who may repeat what is the ledger's business.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
+    TimeoutError as RedisTimeoutError,
+)
+
+from service.errors import RedisFull, RedisUnavailable
+from service.scripts import Script
+
+Encodable = bytes | str | int | float
+
+#: Answers of a server that did not run the command, and may run it later or elsewhere.
+_NOT_NOW: Final = (BusyLoadingError, MasterDownError, ReadOnlyError, AuthenticationError)
+_BUSY: Final = "BUSY"  #: a script holds the server; redis-py has no type for it, so that the error's code is asked
+
+
+class Interrupted(RedisUnavailable):
+    """The request was sent, and its answer was not seen: it may have been carried out, or may be yet."""
+
+
+def connect(url: str, *, timeout_s: float, max_connections: int) -> BlockingConnectionPool:
+    """A pool that never repeats a command by itself. No connection is made yet.
+
+    A caller waits up to `timeout_s` for a free connection, to connect, and for each answer.
+    """
+    return BlockingConnectionPool.from_url(
+        url,
+        max_connections=max_connections,
+        timeout=timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        socket_keepalive=True,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_error=[],
+        protocol=2,
+        client_name="coatcheck",
+        encoding_errors="surrogateescape",  # a member that is no reference may be any bytes, and is named back as the same
+    )
+
+
+def client(pool: BlockingConnectionPool) -> Redis:
+    """A client on `pool`, for plain reads and for pub/sub; closing it leaves the pool open."""
+    return Redis(connection_pool=pool)
+
+
+class Transport:
+    """Sends requests over a pool. Raises RedisUnavailable (certainly not carried out), Interrupted (perhaps), RedisFull
+    (refused for want of memory, not carried out); other error replies are raised as redis-py's ResponseError.
+    """
+
+    def __init__(self, pool: BlockingConnectionPool) -> None:
+        self._pool = pool
+
+    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Encodable]) -> Any:
+        """The script's reply. A server that does not know the script (restarted, failed over, flushed) is taught it."""
+        try:
+            return (await self.send([("EVALSHA", script.sha, len(keys), *keys, *arguments)]))[0]
+        except NoScriptError:
+            return (await self.send([("EVAL", script.source, len(keys), *keys, *arguments)]))[0]
+
+    async def send(self, commands: Sequence[tuple[Encodable, ...]]) -> list[Any]:
+        """The replies to `commands`, sent in one write. Not atomic.
+
+        The first error reply is raised when all have been read.
+        """
+        connection = await self._acquire()
+        try:
+            replies = await self._exchange(connection, commands)
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            raise Interrupted(f"Redis did not answer: {type(error).__name__}") from error
+        except asyncio.CancelledError:
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await self._pool.release(connection)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise _translated(reply) from reply
+        return replies
+
+    async def _acquire(self) -> AbstractConnection:
+        try:
+            connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]  # its decorator
+        except (RedisConnectionError, RedisTimeoutError, OSError, *_NOT_NOW) as error:
+            raise RedisUnavailable(f"Redis cannot be reached: {type(error).__name__}") from error
+        return connection
+
+    async def _exchange(self, connection: AbstractConnection, commands: Sequence[tuple[Encodable, ...]]) -> list[Any]:
+        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(await connection.read_response())
+            except _NOT_NOW as error:
+                # Behind the same address another server may answer by now.
+                await connection.disconnect(nowait=True)
+                replies.append(error)
+                break
+            except ResponseError as error:
+                replies.append(error)
+        return replies
+
+
+def _translated(error: Exception) -> Exception:
+    if isinstance(error, OutOfMemoryError):
+        return RedisFull("Redis is at maxmemory")
+    if isinstance(error, _NOT_NOW) or str(error).partition(" ")[0] == _BUSY:
+        return RedisUnavailable(f"Redis does not serve now: {type(error).__name__}")
+    return error
