@@ -42,7 +42,8 @@ from service.configuration.types import (
 Percent = Annotated[Number, between(0, 100)]
 Share = Annotated[Number, between(0.01, 1)]
 Positive = Annotated[Integer, between(1, 10**9)]
-Attempts = Annotated[Integer, between(1, 1000)]
+Count = Annotated[Integer, between(1, 1000)]
+Filled = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Pause = Annotated[Seconds, between("10ms", "1d")]
 WhenUnavailable = Literal["inline", "refuse"]
 
@@ -61,7 +62,7 @@ class RedisSettings(_Group):
 
 
 class HttpSettings(_Group):
-    host: str = setting("127.0.0.1", "Address to listen on; the container image sets 0.0.0.0")
+    host: Filled = setting("127.0.0.1", "Address to listen on; the container image sets 0.0.0.0")
     port: Annotated[Integer, between(0, 65535)] = setting(8080, "Port to listen on; 0 takes a free one")
 
 
@@ -97,12 +98,12 @@ class TenantSettings(RoutingOverrides):
 
 
 class QueueSettings(RoutingOverrides):
-    ready_key: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = setting(
+    ready_key: Filled | None = setting(
         None, "The list that consumers read, if not `<prefix>:{<queue>}:ready`; queues may share one"
     )
     max_ready: Positive = setting(10_000, "Entries in the ready list above which due jobs wait")
     max_ready_bytes: Bytes = setting("256MiB", "Size of the ready list above which due jobs wait")
-    max_attempts: Attempts | None = setting(None, "As RETRY__MAX_ATTEMPTS")
+    max_attempts: Count | None = setting(None, "As RETRY__MAX_ATTEMPTS")
 
 
 class DispatcherSettings(_Group):
@@ -118,14 +119,14 @@ class DispatcherSettings(_Group):
 
 
 class RetrySettings(_Group):
-    max_attempts: Attempts = setting(8, "Failures of its own after which a job is dead")
+    max_attempts: Count = setting(8, "Failures of its own after which a job is dead")
     backoff_min_s: Pause = setting("1s", "Pause after the first failure; it doubles")
     backoff_max_s: Pause = setting("10m", "The longest pause between attempts")
-    max_expiries: Attempts = setting(20, "Lost leases after which a job is dead")
+    max_expiries: Count = setting(20, "Lost leases after which a job is dead")
 
 
 class BreakerSettings(_Group):
-    failures: Attempts = setting(5, "Different jobs that fail, with no success between, open a backend's breaker")
+    failures: Count = setting(5, "Different jobs that fail, with no success between, open a backend's breaker")
     window_s: Pause = setting("30s", "The time within which these failures count")
     open_s: Pause = setting("30s", "How long a backend is left alone before it is probed")
 
@@ -185,6 +186,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Ours alone: pydantic-settings' own sources pass over a misspelt name, and stop at the first bad JSON."""
         return (init_settings,)
+
+    @property
+    def origins(self) -> Mapping[Path, Given]:
+        """What was typed, and where; a setting that is not here has its default."""
+        return self._origins
 
     def queue(self, name: str) -> QueueSettings:
         """What holds for this queue, configured or not."""

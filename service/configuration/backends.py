@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from service.configuration.mistakes import Given, Mistake, typed
 from service.configuration.shape import Path, in_environment, in_file
-from service.configuration.types import seconds, size_bytes
+from service.configuration.types import marks, seconds, size_bytes
 from storage_backends import registry
 from storage_backends.base import Misconfigured
 from storage_backends.reference import check_backend
@@ -23,7 +23,7 @@ class BackendSettings:
 
     name: str
     kind: str
-    options: Any
+    options: Any = dataclasses.field(repr=False)  # other people's options may hold a secret without saying so
 
 
 def configured(given: Mapping[Path, Given]) -> tuple[dict[str, BackendSettings], list[Mistake]]:
@@ -41,7 +41,7 @@ def configured(given: Mapping[Path, Given]) -> tuple[dict[str, BackendSettings],
 
 def is_secret(hint: Any) -> bool:
     """Is this the type of an option that is never shown?"""
-    return "secret" in _marks(hint)
+    return "secret" in marks(hint)
 
 
 def hints_of(options: type[Any]) -> dict[str, Any]:
@@ -134,18 +134,14 @@ class _Backend:
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    marks = _marks(hint)
-    if "seconds" in marks and value is not None:
+    if value == "" and type(None) in get_args(hint):
+        return None  # how a template of environment variables leaves one out
+    found = marks(hint)
+    if "seconds" in found:
         return seconds(value)
-    if "bytes" in marks and value is not None:
+    if "bytes" in found:
         return size_bytes(value)
     return TypeAdapter(hint).validate_python(value)
-
-
-def _marks(hint: Any) -> set[str]:
-    """The texts in `Annotated[…, "seconds"]`, also inside `… | None`."""
-    found = {mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, str)}
-    return found.union(*(_marks(inner) for inner in get_args(hint) if not isinstance(inner, str)))
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

@@ -77,11 +77,12 @@ def _mistake(fault: Any, given: Mapping[Path, Given]) -> Mistake:
 
 
 def _tree(given: Mapping[Path, Given]) -> dict[str, Any]:
-    """Nested as the models are."""
+    """Nested as the models are. What is given stays as it is: an empty group among it is filled as a copy."""
     root: dict[str, Any] = {}
     for path in sorted(given, key=len):
         group = root
         for part in path[:-1]:
             group = group.setdefault(part, {})
-        group[path[-1]] = given[path].value
+        value = given[path].value
+        group[path[-1]] = dict(value) if isinstance(value, dict) else value
     return root

@@ -17,7 +17,8 @@ PREFIX: Final = "COATCHECK_"
 Path = tuple[str, ...]
 Shape = Mapping[Path, FieldInfo]  #: pattern -> the knob there
 
-_ANY: Final = {"backends": "<backend>", "tenants": "<tenant>", "queues": "<queue>"}
+#: The groups whose members have names of the user's choice.
+ANY: Final = {"backends": "<backend>", "tenants": "<tenant>", "queues": "<queue>"}
 
 
 def shape_of(model: type[BaseModel]) -> Shape:
@@ -60,12 +61,12 @@ def _knobs(model: type[BaseModel], at: Path) -> Iterator[tuple[Path, FieldInfo]]
     for attribute, field in model.model_fields.items():
         path = (*at, field.alias or attribute)
         group = _group(field)
-        if group is None and attribute in _ANY:
-            yield (*path, _ANY[attribute], "<option>"), field
+        if group is None and attribute in ANY:
+            yield (*path, ANY[attribute], "<option>"), field
         elif group is None:
             yield path, field
         else:
-            yield from _knobs(group, (*path, _ANY[attribute]) if attribute in _ANY else path)
+            yield from _knobs(group, (*path, ANY[attribute]) if attribute in ANY else path)
 
 
 def _group(field: FieldInfo) -> type[BaseModel] | None:

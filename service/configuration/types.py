@@ -2,7 +2,7 @@
 
 import re
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from service.units import parse_duration_ms, parse_size_bytes
 from storage_backends.reference import check_queue
 
-V = TypeVar("V")
 _tenant = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _prefix = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -25,6 +24,12 @@ def setting(default: Any, meaning: str, *, secret: bool = False) -> Any:
 def name_of(attribute: str) -> str:
     """The setting's name: the attribute without the unit that it is held in. `interval_s` -> `interval`."""
     return attribute.removesuffix("_s").removesuffix("_ms")
+
+
+def marks(hint: Any) -> set[str]:
+    """The texts in `Annotated[…, "seconds"]`, also inside `… | None`."""
+    found = {mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, str)}
+    return found.union(*(marks(inner) for inner in get_args(hint) if not isinstance(inner, str)))
 
 
 def is_tenant(name: str) -> bool:
@@ -108,9 +113,10 @@ def _redis_url(text: str) -> str:
     return url
 
 
-Seconds = Annotated[float, BeforeValidator(seconds)]
-Ms = Annotated[int, BeforeValidator(milliseconds)]
-Bytes = Annotated[int, BeforeValidator(size_bytes)]
+# The texts are marks: what a value is, for those who show it, spelt as in storage_backends/base.py.
+Seconds = Annotated[float, BeforeValidator(seconds), "seconds"]
+Ms = Annotated[int, BeforeValidator(milliseconds), "ms"]
+Bytes = Annotated[int, BeforeValidator(size_bytes), "bytes"]
 Integer = Annotated[int, BeforeValidator(_integer)]
 Number = Annotated[float, BeforeValidator(_number)]
 TenantName = Annotated[str, AfterValidator(_tenant_name)]
