@@ -182,7 +182,7 @@ class Ledger:
             probe = "" if share.probe_in_ms is None else share.probe_in_ms
             arguments += (name, share.slots, probe, str(share.avoid or ""))
         reply = await self._run("claim", queue, arguments, repeat=False)
-        status, now, moved, lateness_sum, counts, leased, put_back, buried, skipped, look = reply
+        status, now, moved, lateness_sum, counts, leased, put_back, buried, skipped, look, expired, trash = reply
         self.clock.learn(now)
         token = now + request.lease_ms
         return Claimed(
@@ -196,6 +196,8 @@ class Ledger:
             buried=[Buried(_text(member), reason.decode()) for member, reason in _groups(buried, 2)],
             skipped=skipped,
             next_look_ms=int(look) if look else None,
+            leases_expired=bool(expired),
+            trash_due=bool(trash),
         )
 
     async def deliver(self, queue: str, jobs: Sequence[tuple[Leased, bytes]]) -> Delivered:

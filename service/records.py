@@ -113,6 +113,8 @@ class Claimed:
     buried: Sequence[Buried]
     skipped: int  #: due, and left for want of a fetch slot
     next_look_ms: int | None
+    leases_expired: bool  #: some lease ran out: reclaim
+    trash_due: bool  #: some payload is to be deleted now
 
     @property
     def took(self) -> int:

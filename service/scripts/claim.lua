@@ -28,7 +28,7 @@
 --
 -- Returns  status (`ok`, `paused`, `full`, `unusable`), now, inline jobs moved, their lateness summed (ms), its counts by bucket (b + 1),
 --          leased {reference, owner's due, …}, put back {backend, count, oldest due, …}, buried {member, reason, …},
---          skipped for want of a slot, when the queue next needs a look (ms, or empty).
+--          skipped for want of a slot, when the queue next needs a look (ms, or empty), 1 if a lease ran out, 1 if trash is due.
 -- Leaves   every job in exactly one set. Leases end at now + lease; that number is their token.
 local queues, delayed, bodies, leases, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -58,7 +58,7 @@ local function answer(status)
     returned[#returned + 1] = string.format('%.0f', group.oldest)
   end
   return { status, now, moved_inline, string.format('%.0f', lateness_sum), lateness, leased, returned, buried, #skipped,
-    look < math.huge and string.format('%.0f', look) or '' }
+    look < math.huge and string.format('%.0f', look) or '', head(leases) <= now and 1 or 0, head(trash) <= now and 1 or 0 }
 end
 
 local kind = call('TYPE', ready).ok
