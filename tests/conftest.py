@@ -1,6 +1,5 @@
 """What every test may ask for: a real server with an empty database, one of its own, a proxy that makes faults."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 
@@ -10,6 +9,7 @@ from redis.asyncio import Redis
 from service.embedded import RedisServer
 from tests.kit.proxy import Proxy
 from tests.kit.servers import client_of, running_redis
+from tests.kit.tasks import no_task_left
 
 #: A test that reaches one of these runs in CI once more, on Debian's redis-server.
 _SERVERS = {"shared_redis", "own_redis"}
@@ -67,9 +67,4 @@ def _tasks(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 async def _no_task_left() -> AsyncIterator[None]:
     yield
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    if left:
-        _, left = await asyncio.wait(left, timeout=0.5)  # what was cancelled needs a turn of the loop to end
-    for task in left:
-        task.cancel()
-    assert not left, f"tasks still alive after the test: {[str(task.get_coro()) for task in left]}"
+    await no_task_left()

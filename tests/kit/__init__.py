@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.kit.servers", "tests.kit.waiting", "tests.kit.proxy")
+pytest.register_assert_rewrite("tests.kit.servers", "tests.kit.tasks", "tests.kit.waiting", "tests.kit.proxy")
