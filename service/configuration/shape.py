@@ -6,7 +6,8 @@ name: `("queues", "<queue>", "max_ready")`.
 
 import json
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Final, get_args
 
 from pydantic import BaseModel
@@ -49,12 +50,19 @@ def in_file(path: Path) -> str:
 
 def nearest(shape: Shape, path: Path) -> Path | None:
     """The setting that a misspelt `path` comes closest to, None if it resembles none."""
-    there_are = {}
-    for pattern in shape:
-        filled = tuple(path[i] if part[0] == "<" and i < len(path) else part for i, part in enumerate(pattern))
-        there_are["__".join(filled).lower()] = filled
-    found = get_close_matches("__".join(path).lower(), there_are, n=1, cutoff=0.5)
-    return there_are[found[0]] if found else None
+    likeness, pattern = max((_likeness(path, pattern), pattern) for pattern in shape)
+    if likeness < 0.55:
+        return None
+    return tuple(path[i] if part[0] == "<" and i < len(path) else part for i, part in enumerate(pattern))
+
+
+def _likeness(path: Path, pattern: Path) -> float:
+    """From 0 to 1. What both begin with does not count: it would make all members of a group look alike."""
+    wanted = [part for part in pattern if part[0] != "<"]
+    typed = [part for part, there in zip_longest(path, pattern, fillvalue="") if part and there[:1] != "<"]
+    while typed[:1] == wanted[:1] and len(typed) > 1 and len(wanted) > 1:
+        typed, wanted = typed[1:], wanted[1:]
+    return SequenceMatcher(None, "__".join(typed).lower(), "__".join(wanted)).ratio()
 
 
 def _knobs(model: type[BaseModel], at: Path) -> Iterator[tuple[Path, FieldInfo]]:
