@@ -18,11 +18,17 @@ Found = Iterator[tuple[tuple[Path, ...], str]]
 def contradictions(
     settings: "Settings", given: Mapping[Path, Given], known: Iterable[Mistake] = ()
 ) -> Iterator[Mistake]:
-    """The mistakes that no setting shows alone. Says nothing about a setting that is a known mistake itself."""
+    """The mistakes that no setting shows alone.
+
+    Says nothing about what is a known mistake itself, nor about anything where the file could not be read: what is
+    missing may be in there.
+    """
     bad = [mistake.path for mistake in known]
+    if ("config_file",) in bad:
+        return
     for check in (_times, _watermarks, _offloading, _ready_keys, _room_for_payloads):
         for paths, text in check(settings):
-            if not any(at[: len(path)] == path for at in bad for path in paths):
+            if not any(_within(path, at) or _within(at, path) for at in bad for path in paths):
                 blamed = next((path for path in paths if path in given), paths[0])
                 yield Mistake(blamed, typed(given, blamed), text)
 
@@ -93,6 +99,10 @@ def _room_for_payloads(settings: "Settings") -> Found:
                     "the largest payloads could never be fetched"
                 ),
             )
+
+
+def _within(path: Path, group: Path) -> bool:
+    return path[: len(group)] == group
 
 
 def _shown(value_s: float) -> str:

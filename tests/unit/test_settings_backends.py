@@ -107,10 +107,18 @@ def test_a_misspelt_option_is_reported_with_the_nearest_right_one(tmp_path):
     assert text.endswith("did you mean backends.s3.prefix?")
 
 
-def test_a_broken_backend_is_not_reported_once_more_where_it_is_used():
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("COATCHECK_BACKENDS__S3__BUCKET", "a/b"),
+        ("COATCHECK_BACKENDS", '{"s3": '),
+        ("COATCHECK_CONFIG_FILE", "/no/such/file"),
+    ],
+)
+def test_a_broken_backend_is_not_reported_once_more_where_it_is_used(name, value):
     """The second message would be wrong: it is configured."""
-    (text,) = mistakes({"COATCHECK_BACKENDS__S3__BUCKET": "a/b", "COATCHECK_ROUTING__OFFLOAD_TO": "s3"})
-    assert text.startswith("COATCHECK_BACKENDS__S3__BUCKET")
+    (text,) = mistakes({name: value, "COATCHECK_ROUTING__OFFLOAD_TO": "s3"})
+    assert text.startswith(f"{name}: ")
 
 
 def test_a_backend_has_room_for_the_largest_payload():
