@@ -101,7 +101,7 @@ class Ledger:
     async def schedule(self, queue: str, entries: Sequence[Entry]) -> list[Scheduled | RetryLater]:
         """- -> delayed. The answers in the entries' order; a RetryLater for each whose chunk Redis refused or did not answer."""
         answers: list[Scheduled | RetryLater] = []
-        for chunk in _chunks(entries, lambda entry: len(entry.body or b"")):
+        for chunk in chunks(entries, lambda entry: len(entry.body or b"")):
             answers += await self._schedule_chunk(queue, chunk)
         return answers
 
@@ -160,7 +160,7 @@ class Ledger:
 
     async def discard(self, queue: str, references: Iterable[Reference], *, wait_ms: int = 0) -> None:
         """- -> trash, or later in the trash: payloads that no job needs; tried in `wait_ms`. What a job needs is left alone."""
-        for chunk in _chunks(list(references)):
+        for chunk in chunks(list(references)):
             await self._run("discard", queue, ["", queue, wait_ms, *map(str, chunk)])
 
     # ---- dispatching -----------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Ledger:
         """leased -> ready. A repetition answers GONE for what the first try delivered; nothing is delivered twice."""
         outcomes: list[Delivery] = []
         now_ms = 0
-        for chunk in _chunks(jobs, lambda job: len(job[1])):
+        for chunk in chunks(jobs, lambda job: len(job[1])):
             now_ms, some = await self._deliver_chunk(queue, chunk)
             outcomes += some
         return Delivered(now_ms, outcomes)
@@ -224,7 +224,7 @@ class Ledger:
     async def extend(self, queue: str, jobs: Sequence[Leased], lease_ms: int) -> list[Leased | None]:
         """The same jobs with a later token; None where the lease is no longer this caller's."""
         extended: list[Leased | None] = []
-        for chunk in _chunks(jobs):
+        for chunk in chunks(jobs):
             tokens = await self._run("extend", queue, [queue, lease_ms, *_members(chunk)])
             extended += [
                 Leased(job.reference, int(token), job.due_ms) if token else None
@@ -235,11 +235,12 @@ class Ledger:
     async def retry(self, queue: str, failures: Sequence[Failure], *, max_attempts: int) -> list[Retried]:
         """leased -> delayed after a backoff with jitter, or dead after the last attempt; own leases only."""
         answers: list[Retried] = []
-        for chunk in _chunks(failures):
+        for chunk in chunks(failures):
             body: list[Encodable] = ["", queue, max_attempts, *self._backoff_ms]
             for failure in chunk:
                 jitter = random.random()  # noqa: S311  jitter, not a secret
-                body += (*_members([failure.job]), int(failure.charged), jitter, failure.kind, failure.reason)
+                wait = "" if failure.charged else failure.wait_ms
+                body += (*_members([failure.job]), wait, jitter, failure.kind, failure.reason)
             reply = await self._run("retry", queue, body)
             answers += [Retried(state.decode(), attempts, int(again)) for state, attempts, again in reply]
         return answers
@@ -247,13 +248,13 @@ class Ledger:
     async def release(self, queue: str, jobs: Sequence[Leased], *, wait_ms: int = 0) -> int:
         """leased -> delayed, as it was; own leases only. Returns how many."""
         return sum(
-            [await self._run("release", queue, ["", queue, wait_ms, *_members(chunk)]) for chunk in _chunks(jobs)]
+            [await self._run("release", queue, ["", queue, wait_ms, *_members(chunk)]) for chunk in chunks(jobs)]
         )
 
     async def bury(self, queue: str, jobs: Sequence[tuple[Leased, str]]) -> list[bool]:
         """leased -> dead, each with its reason; own leases only. Tells which were buried."""
         answers: list[bool] = []
-        for chunk in _chunks(jobs):
+        for chunk in chunks(jobs):
             body = [part for job, reason in chunk for part in (*_members([job]), reason, reason)]
             answers += [bool(buried) for buried in await self._run("bury", queue, ["", queue, *body])]
         return answers
@@ -325,12 +326,12 @@ class Ledger:
     async def revive(self, queue: str, members: Sequence[str]) -> int:
         """dead -> delayed, due now, with a clean record. Returns how many."""
         return sum(
-            [await self._run("revive", queue, ["", queue, self._keys.wake, *chunk]) for chunk in _chunks(members)]
+            [await self._run("revive", queue, ["", queue, self._keys.wake, *chunk]) for chunk in chunks(members)]
         )
 
     async def purge(self, queue: str, members: Sequence[str]) -> int:
         """dead -> -, payload and all. Returns how many."""
-        return sum([await self._run("purge", queue, ["", queue, self._inline, *chunk]) for chunk in _chunks(members)])
+        return sum([await self._run("purge", queue, ["", queue, self._inline, *chunk]) for chunk in chunks(members)])
 
     async def oldest_dead(self, queue: str, limit: int) -> list[tuple[str, int]]:
         """Members of the dead set and when they died, ms, the longest dead first."""
@@ -355,12 +356,12 @@ class Ledger:
 
     async def empty_trash(self, queue: str, members: Sequence[str]) -> int:
         """trash -> -, after the backend confirmed the deletion."""
-        return sum([await self._run("empty_trash", queue, [queue, *chunk]) for chunk in _chunks(members)])
+        return sum([await self._run("empty_trash", queue, [queue, *chunk]) for chunk in chunks(members)])
 
     async def repair(self, queues: Sequence[str]) -> int:
         """Write the index anew for these queues. Returns how many had another time before."""
         repaired = 0
-        for chunk in _chunks(queues, most=100):
+        for chunk in chunks(queues, most=100):
             keys = [self._keys.queues]
             for queue in chunk:
                 of = self._keys.queue(queue)
@@ -461,7 +462,7 @@ class Ledger:
         raise AssertionError("unreachable")
 
 
-def _chunks(
+def chunks(
     items: Sequence[T], size_bytes: Callable[[T], int] | None = None, most: int = MAX_MEMBERS
 ) -> Iterator[list[T]]:
     """`items` in order, in pieces that one script may take: so many members, so many bytes, at least one."""

@@ -145,6 +145,7 @@ class Failure:
     job: Leased
     kind: str  #: short constant, for the job's record
     charged: bool  #: whether it costs an attempt
+    wait_ms: int = 0  #: before the next attempt, if it is not charged; a charged one backs off
     reason: str = "attempts_exhausted"  #: why it is dead, should this have been its last attempt
 
 

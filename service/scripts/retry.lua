@@ -14,33 +14,34 @@
 -- ARGV[3]  max_attempts
 -- ARGV[4]  shortest backoff, ms
 -- ARGV[5]  longest backoff, ms
--- ARGV[6+] six a job: reference, token, 1 charged or 0, jitter in [0, 1), kind of error, reason if it dies of this
+-- ARGV[6+] six a job: reference, token, wait (ms; not charged) or empty (charged), jitter in [0, 1), kind of error, reason if it dies
 --
 -- Returns  for each job {state (`delayed`, `dead`, or `gone`: the lease is not the caller's), attempts, next attempt (ms)}.
--- Leaves   a job that is no longer the caller's untouched. Backoff doubles from the shortest with each attempt up to the longest; a
---          jitter of up to half of it is taken off, so that what failed together does not come back together.
+-- Leaves   a job that is no longer the caller's untouched. A charged one backs off: doubling from the shortest with each attempt up to
+--          the longest, less a jitter of up to half of it. One that is not charged waits as told, and up to half as long again: what
+--          failed together does not come back together.
 local queues, delayed, leases, dead, trash = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local trouble, paused = KEYS[6], KEYS[7]
 local now, queue, max_attempts = clock(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local shortest, longest = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local function backoff(failures, jitter)
-  local whole = math.min(longest, shortest * 2 ^ math.min(failures - 1, 40))
+local function backoff(attempts, jitter)
+  local whole = math.min(longest, shortest * 2 ^ math.min(attempts - 1, 40))
   return math.floor(whole * (1 - jitter / 2))
 end
 
-local function retry(member, token, charged, jitter, kind, reason)
+local function retry(member, token, wait, jitter, kind, reason)
   if not owned(leases, member, token) then return { 'gone', 0, 0 } end
   local id = identity(member)
   local record = trouble_of(trouble, id)
   record.error, record.at = kind, now
   redis.call('ZREM', leases, member)
-  if charged then record.attempts = record.attempts + 1 else record.deferrals = (record.deferrals or 0) + 1 end
-  if charged and record.attempts >= max_attempts then
+  if not wait then record.attempts = record.attempts + 1 end
+  if not wait and record.attempts >= max_attempts then
     bury(dead, trouble, member, id, now, reason, record)
     return { 'dead', record.attempts, 0 }
   end
-  local again = now + backoff(charged and record.attempts or record.deferrals, jitter)
+  local again = now + (wait and math.floor(math.max(wait, shortest) * (1 + jitter / 2)) or backoff(record.attempts, jitter))
   redis.call('HSET', trouble, id, cjson.encode(record))
   redis.call('ZADD', delayed, again, member)
   return { 'delayed', record.attempts, string.format('%.0f', again) }
@@ -48,7 +49,7 @@ end
 
 local outcomes = {}
 for i = 6, #ARGV, 6 do
-  outcomes[#outcomes + 1] = retry(ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
+  outcomes[#outcomes + 1] = retry(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
 end
 reindex(queues, queue, delayed, leases, dead, trash, paused)
 return outcomes
