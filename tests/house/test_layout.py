@@ -134,7 +134,7 @@ def test_every_ignore_has_its_reason_on_the_line():
         for path in tracked()
         if path.suffix == ".py"
         for line, comment in _comments(path)
-        if (found := directive.search(comment)) and len(re.findall(r"\w+", found["reason"])) < 2
+        if (found := directive.search(comment)) and not re.search(r"\w", found["reason"])
     ]
     assert bare == []
 
