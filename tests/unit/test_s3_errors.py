@@ -18,7 +18,7 @@ SECRET_URL = "https://payloads.example/secret?X-Amz-Signature=abc"
 
 def answer(code: str, status: int | None) -> boto.ClientError:
     metadata = {} if status is None else {"ResponseMetadata": {"HTTPStatusCode": status}}
-    return boto.ClientError({"Error": {"Code": code, "Message": SECRET_URL}, **metadata}, "GetObject")  # type: ignore[arg-type]
+    return boto.ClientError({"Error": {"Code": code, "Message": SECRET_URL}, **metadata}, "GetObject")
 
 
 def meaning(error: Exception, *, writes: bool = True) -> StorageError | None:
