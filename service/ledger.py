@@ -192,7 +192,10 @@ class Ledger:
             lateness_sum_ms=int(lateness_sum),
             lateness_counts=counts,
             leased=[Leased(Reference.parse(member.decode()), token, int(due)) for member, due in _groups(leased, 2)],
-            put_back=[PutBack(name.decode(), count, int(oldest)) for name, count, oldest in _groups(put_back, 3)],
+            put_back=[
+                PutBack(name.decode(), count, int(oldest), int(again))
+                for name, count, oldest, again in _groups(put_back, 4)
+            ],
             buried=[Buried(_text(member), reason.decode()) for member, reason in _groups(buried, 2)],
             skipped=skipped,
             next_look_ms=int(look) if look else None,

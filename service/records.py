@@ -82,6 +82,7 @@ class PutBack:
     backend: str
     count: int
     oldest_due_ms: int
+    until_ms: int  #: none of them is due again before
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,10 +82,10 @@ class Transport:
         except NoScriptError:
             return (await self.send([("EVAL", script.source, len(keys), *keys, *arguments)]))[0]
 
-    async def send(self, commands: Sequence[tuple[Encodable, ...]]) -> list[Any]:
+    async def send(self, commands: Sequence[tuple[Encodable, ...]], *, raising: bool = True) -> list[Any]:
         """The replies to `commands`, sent in one write. Not atomic.
 
-        The first error reply is raised when all have been read.
+        When all have been read, the first error reply is raised, or, unless `raising`, error replies are left in place.
         """
         connection = await self._acquire()
         try:
@@ -97,9 +97,9 @@ class Transport:
             raise
         finally:
             await self._pool.release(connection)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise _translated(reply) from reply
+        failed = [reply for reply in replies if isinstance(reply, Exception)]
+        if failed and (raising or len(replies) < len(commands)):
+            raise _translated(failed[0]) from failed[0]
         return replies
 
     async def _acquire(self) -> AbstractConnection:

@@ -27,7 +27,7 @@
 --             and a reference to take only if there is no other (or empty)
 --
 -- Returns  status (`ok`, `paused`, `full`, `unusable`), now, inline jobs moved, their lateness summed (ms), its counts by bucket (b + 1),
---          leased {reference, owner's due, …}, put back {backend, count, oldest due, …}, buried {member, reason, …},
+--          leased {reference, owner's due, …}, put back {backend, count, oldest due, due again from, …}, buried {member, reason, …},
 --          skipped for want of a slot, when the queue next needs a look (ms, or empty), 1 if a lease ran out, 1 if trash is due.
 -- Leaves   every job in exactly one set. Leases end at now + lease; that number is their token.
 local queues, delayed, bodies, leases, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -56,6 +56,7 @@ local function answer(status)
     returned[#returned + 1] = name
     returned[#returned + 1] = group.count
     returned[#returned + 1] = string.format('%.0f', group.oldest)
+    returned[#returned + 1] = string.format('%.0f', group.again)
   end
   return { status, now, moved_inline, string.format('%.0f', lateness_sum), lateness, leased, returned, buried, #skipped,
     look < math.huge and string.format('%.0f', look) or '', head(leases) <= now and 1 or 0, head(trash) <= now and 1 or 0 }
@@ -150,7 +151,7 @@ local function move_inline(members, ids)
 end
 
 local function postpone(member, backend, due, wait_ms, jitter_ms)
-  local group = put_back[backend] or { count = 0, oldest = due }
+  local group = put_back[backend] or { count = 0, oldest = due, again = now + wait_ms }
   group.count, group.oldest = group.count + 1, math.min(group.oldest, due)
   put_back[backend] = group
   call('ZADD', delayed, now + wait_ms + math.random(0, jitter_ms), member)

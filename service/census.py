@@ -1,0 +1,143 @@
+"""What Redis holds, by bounded reads: for gauges, for people, and for the loops that keep house. Looking changes nothing.
+
+Constant-time commands and pages only, many in one round trip. Not repeated: whoever looks can look again.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from service.clock import ServerClock
+from service.keys import Keys, QueueKeys
+from service.records import Counts
+from service.transport import Encodable, Transport
+
+PAGE: Final = 1000  #: members a command: about 0.2 ms of Redis
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What Redis says of itself."""
+
+    version: tuple[int, ...]
+    eviction: str  #: maxmemory-policy
+    used_bytes: int
+    max_bytes: int  #: 0: no limit
+
+    @property
+    def memory_ratio(self) -> float:
+        """used_memory / maxmemory; 0 without a limit."""
+        return self.used_bytes / self.max_bytes if self.max_bytes else 0.0
+
+
+class Census:
+    """Every method raises RedisUnavailable if Redis cannot be asked."""
+
+    def __init__(self, transport: Transport, keys: Keys, clock: ServerClock) -> None:
+        self._transport = transport
+        self._keys = keys
+        self._clock = clock
+
+    async def server(self) -> Server:
+        info = _info(await self._transport.send([("INFO", "server"), ("INFO", "memory")]))
+        return Server(
+            version=tuple(int(part) for part in info["redis_version"].split(".")[:3]),
+            eviction=info.get("maxmemory_policy", "noeviction"),
+            used_bytes=int(info["used_memory"]),
+            max_bytes=int(info.get("maxmemory", 0)),
+        )
+
+    async def memory_ratio(self) -> float:
+        """used_memory / maxmemory, of the very Redis that the delayed sets are in."""
+        info = _info(await self._transport.send([("INFO", "memory")]))
+        most = int(info.get("maxmemory", 0))
+        return int(info["used_memory"]) / most if most else 0.0
+
+    async def queues(self) -> AsyncIterator[list[str]]:
+        """Every queue in the index, in pages, the one that next needs a look first. Changes under way may repeat or skip some."""
+        offset = 0
+        while True:
+            page = await self.first_queues(PAGE, offset)
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            offset += PAGE
+
+    async def first_queues(self, limit: int, offset: int = 0) -> list[str]:
+        command = ("ZRANGE", self._keys.queues, offset, offset + limit - 1)
+        return [_text(queue) for queue in (await self._transport.send([command]))[0]]
+
+    async def number_of_queues(self) -> int:
+        return int((await self._transport.send([("ZCARD", self._keys.queues)]))[0])
+
+    async def stray_queues(self, cursor: int, steps: int) -> tuple[int, set[str]]:
+        """Queues that own some sorted set, found by SCAN: `steps` calls from `cursor` on. Returns where to go on (0: the end)."""
+        found: set[str] = set()
+        for _ in range(steps):
+            command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", PAGE, "TYPE", "zset")
+            reply, members = (await self._transport.send([command]))[0]
+            cursor = int(reply)
+            found |= {queue for member in members if (queue := self._keys.queue_of(_text(member))) is not None}
+            if cursor == 0:
+                break
+        return cursor, found
+
+    async def counts(self, queues: Sequence[str]) -> list[Counts | Exception]:
+        """How many jobs each queue holds, by state. One whose keys are of another type gives its error, and hides no other."""
+        now_ms = self._clock.now_ms()
+        keys = [self._keys.queue(queue) for queue in queues]
+        kinds = await self._transport.send([("TYPE", of.ready) for of in keys], raising=False)
+        commands = [command for of, kind in zip(keys, kinds, strict=True) for command in _counting(of, kind, now_ms)]
+        replies = iter(await self._transport.send(commands, raising=False)) if commands else iter(())
+        return [_counts(now_ms, [next(replies) for _ in range(8)]) for _ in queues]
+
+    async def dead(self, queues: Sequence[str]) -> list[tuple[int, int | None]]:
+        """Of each queue: how many jobs are dead, and when the first of them died, ms."""
+        keys = [self._keys.queue(queue).dead for queue in queues]
+        commands: list[tuple[Encodable, ...]] = []
+        for key in keys:
+            commands += [("ZCARD", key), ("ZRANGE", key, 0, 0, "WITHSCORES")]
+        replies = await self._transport.send(commands, raising=False) if commands else []
+        pairs = zip(replies[::2], replies[1::2], strict=True)
+        return [(0, None) if isinstance(first, Exception) else (n, _score(first)) for n, first in pairs]
+
+    async def oldest_dead(self, queue: str, limit: int, before_ms: int | None = None) -> list[str]:
+        """Members of the dead set, the longest dead first; only those that died at `before_ms` or earlier, if given."""
+        most = "+inf" if before_ms is None else before_ms
+        command = ("ZRANGE", self._keys.queue(queue).dead, "-inf", most, "BYSCORE", "LIMIT", 0, limit)
+        return [_text(member) for member in (await self._transport.send([command]))[0]]
+
+
+def _counting(of: QueueKeys, kind: Any, now_ms: int) -> list[tuple[Encodable, ...]]:
+    return [
+        ("ZCARD", of.delayed),
+        ("ZCOUNT", of.delayed, "-inf", now_ms),
+        ("ZCARD", of.leases),
+        ("LLEN", of.ready) if kind == b"list" else ("EXISTS", of.tag),  # nothing has that name: 0
+        ("ZCARD", of.dead),
+        ("ZCARD", of.trash),
+        ("EXISTS", of.paused),
+        ("ZRANGE", of.delayed, 0, 0, "WITHSCORES"),
+    ]
+
+
+def _counts(now_ms: int, replies: list[Any]) -> Counts | Exception:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            return reply
+    delayed, overdue, leased, ready, dead, trash, paused, first = replies
+    return Counts(now_ms, delayed - overdue, overdue, leased, ready, dead, trash, bool(paused), _score(first))
+
+
+def _score(first: list[bytes]) -> int | None:
+    return int(float(first[1])) if first else None
+
+
+def _text(member: bytes) -> str:
+    return member.decode("utf-8", "surrogateescape")
+
+
+def _info(replies: list[Any]) -> dict[str, str]:
+    lines = [line for reply in replies for line in reply.decode().splitlines() if ":" in line]
+    return dict(line.split(":", 1) for line in lines)

@@ -1,0 +1,238 @@
+"""The re-enqueue loop: finds queues with due jobs, claims, and leaves what is leased to the fetcher.
+
+A round: ask the index which queues need a look; give each of them one slice, in the order of their earliest heads, several side by
+side; then begin anew. So a queue with a million due jobs yields to one with a single job, and an old backlog shuts out nobody.
+Any number of dispatchers run side by side without a leader: claims are atomic, leases fence, no lock is held.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+from redis.exceptions import ResponseError
+
+from service.agenda import Agenda
+from service.catalogue import LATENESS_BUCKETS_MS
+from service.clock import Clock
+from service.fetcher import Fetcher, Reservation
+from service.ledger import Ledger
+from service.metrics import Metrics
+from service.overdue import Overdue
+from service.records import Claimed, ClaimRequest, ClaimStatus, Delivery
+from service.trash import Trash
+from storage_backends.reference import InvalidName, Reference
+
+#: Queues asked of the index at once, besides those that wait: a queue that waits must not hide another.
+_QUEUES_A_ROUND: Final = 1000
+_SLICE_BATCHES: Final = 4
+_SLICE_S: Final = 0.020
+_LATENESS_BUCKETS: Final = len(LATENESS_BUCKETS_MS) + 1
+
+log = structlog.get_logger(__name__)
+
+
+class QueuePolicy(Protocol):
+    """What is settable per queue."""
+
+    @property
+    def max_ready(self) -> int: ...
+
+    @property
+    def max_ready_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much at once, and how often."""
+
+    batch: int = 500
+    queue_concurrency: int = 8
+    lease_ms: int = 60_000
+
+
+class Dispatcher:
+    """`round` is a loop's round; `refused` and `slot_freed` are the fetcher's to call, `woken` is the wake-up channel's."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        fetcher: Fetcher,
+        trash: Trash,
+        agenda: Agenda,
+        overdue: Overdue,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        inline: str,
+        policy: Callable[[str], QueuePolicy],
+        pace: Pace,
+    ) -> None:
+        self._ledger = ledger
+        self._fetcher = fetcher
+        self._trash = trash
+        self._agenda = agenda
+        self._overdue = overdue
+        self._metrics = metrics
+        self._clock = clock
+        self._inline = inline
+        self._policy = policy
+        self._pace = pace
+        self._no_offload_until_s: dict[str, float] = {}
+        self._planned_ms: float = 0  # when the next round is to begin, by Redis's clock
+        self.wake: Callable[[], None] = _nobody  #: wiring sets it to the loop's
+
+    async def round(self) -> float | None:
+        """One slice for each queue that needs one. Returns the seconds until the next round, None if nothing is in sight."""
+        self._planned_ms = 0
+        due = await self._ledger.due(_QUEUES_A_ROUND + len(self._agenda))
+        now_s = self._clock.monotonic_s()
+        turns = [queue for queue, _ in due.queues if self._agenda.ready(queue, now_s)]
+        turns.sort(key=lambda queue: not self._agenda.starved(queue))  # stable: among equals the earliest head first
+        limit = asyncio.Semaphore(self._pace.queue_concurrency)
+
+        async def turn(queue: str) -> float | None:
+            async with limit:
+                return await self._slice(queue, len(turns))
+
+        looks = await _all([turn(queue) for queue in turns])
+        self._metrics.suspended(self._agenda.causes())
+        return self._plan(due.next_look_ms, looks, {queue for queue, _ in due.queues})
+
+    def woken(self, due_ms: int) -> None:
+        """A queue got a new head, due then: the loop's next round comes earlier if that is earlier."""
+        if due_ms < self._planned_ms:
+            self.wake()
+
+    def slot_freed(self) -> None:
+        if "slots" in self._agenda.causes():
+            self._agenda.slots_freed()
+            self.wake()
+
+    def refused(self, queue: str, outcome: Delivery) -> None:
+        """A fetched payload could not be put on the ready list."""
+        now_s = self._clock.monotonic_s()
+        if outcome is Delivery.UNUSABLE:
+            self._unusable(queue)
+        else:
+            self._no_offload_until_s = {q: until for q, until in self._no_offload_until_s.items() if until > now_s}
+            self._no_offload_until_s[queue] = now_s + 1.0
+
+    # ---- one round -------------------------------------------------------------------------------------------------
+
+    def _plan(self, index_look_ms: int | None, looks: list[float | None], due: set[str]) -> float | None:
+        """The earliest of: what a slice left to do, a queue's own next look, the next due time in the index."""
+        now_ms, now_s = self._ledger.clock.now_ms(), self._clock.monotonic_s()
+        waits = [look - now_ms for look in (*looks, index_look_ms) if look is not None]
+        own_s = self._agenda.keep(due, now_s)
+        if own_s is not None:
+            waits.append(own_s * 1000)
+        if not waits:
+            self._planned_ms = float("inf")
+            return None
+        wait_ms = max(0.0, min(waits))
+        self._planned_ms = now_ms + wait_ms
+        return wait_ms / 1000
+
+    async def _slice(self, queue: str, sharers: int) -> float | None:
+        """Returns when this queue next needs a look, ms by Redis's clock (0: it has more), None if its agenda says so."""
+        began_s = self._clock.monotonic_s()
+        try:
+            for batch in range(_SLICE_BATCHES):
+                claimed = await self._claim(queue, sharers, weigh=batch == 0)
+                if not await self._account(queue, claimed):
+                    break
+                if self._clock.monotonic_s() - began_s > _SLICE_S:
+                    break
+            return self._next_look(queue, claimed)
+        except ResponseError as error:
+            log.error("queue is suspended", queue=queue, error=str(error).partition(" ")[0])  # noqa: TRY400  no traceback: Redis's own answer, whose code says it
+            self._agenda.wait(queue, "error", self._clock.monotonic_s())
+            return None
+        finally:
+            self._metrics.slice_ended(self._clock.monotonic_s() - began_s)
+
+    async def _claim(self, queue: str, sharers: int, *, weigh: bool) -> Claimed:
+        policy = self._policy(queue)
+        offloading = self._no_offload_until_s.get(queue, 0.0) <= self._clock.monotonic_s()
+        with self._fetcher.reserve(sharers, offloading=offloading) as reservation:
+            request = ClaimRequest(
+                batch=self._pace.batch,
+                max_ready=policy.max_ready,
+                max_ready_bytes=policy.max_ready_bytes if weigh else None,
+                lease_ms=self._pace.lease_ms,
+                shares=reservation.shares,
+            )
+            claimed = await self._ledger.claim(queue, request)
+            self._fetcher.accept(queue, claimed.leased, reservation)
+        return claimed
+
+    async def _account(self, queue: str, claimed: Claimed) -> bool:
+        """Counts what a claim did, and does what it found due. Returns whether another claim is worth while at once."""
+        if claimed.moved:
+            self._metrics.delivered(queue, self._inline, claimed.moved)
+            self._metrics.observe_histogram_counts(
+                queue, self._inline, claimed.lateness_counts, claimed.lateness_sum_ms / 1000
+            )
+        for member, reason in ((buried.member, buried.reason) for buried in claimed.buried):
+            self._metrics.buried(queue, _backend_of(member), reason)
+            log.error("job is dead", queue=queue, reference=member[:200], kind=reason)
+        self._overdue.put_back(queue, claimed.put_back, claimed.now_ms)
+        if claimed.leases_expired:
+            await self._reclaim(queue)
+        if claimed.trash_due:
+            await self._trash.collect(queue)
+        return claimed.status is ClaimStatus.OK and claimed.took > 0 and not claimed.skipped
+
+    def _next_look(self, queue: str, claimed: Claimed) -> float | None:
+        now_s = self._clock.monotonic_s()
+        if claimed.status is ClaimStatus.UNUSABLE:
+            self._unusable(queue)
+            return None
+        if claimed.status is ClaimStatus.FULL:
+            self._agenda.wait(queue, "ready_full", now_s)
+            return None
+        if claimed.skipped:
+            full = self._no_offload_until_s.get(queue, 0.0) > now_s
+            self._agenda.wait(queue, "redis_full" if full else "slots", now_s)
+            return None
+        self._agenda.go_on(queue)
+        return claimed.next_look_ms
+
+    async def _reclaim(self, queue: str) -> None:
+        counts: dict[tuple[str, str], int] = defaultdict(int)
+        for member, state in await self._ledger.reclaim(queue):
+            counts[_backend_of(member), state] += 1
+        for (backend, state), count in counts.items():
+            self._metrics.happened("expired", queue, backend, count)
+            log.warning("leases ran out", queue=queue, backend=backend, state=state, count=count)
+            if state == "dead":
+                for _ in range(count):
+                    self._metrics.buried(queue, backend, "lease_expired")
+
+    def _unusable(self, queue: str) -> None:
+        self._metrics.ready_unusable(queue)
+        log.error("the ready key is no list; the queue is suspended", queue=queue)
+        self._agenda.wait(queue, "ready_unusable", self._clock.monotonic_s())
+
+
+async def _all(turns: list) -> list[float | None]:  # type: ignore[type-arg]  # coroutines
+    """Their results. All of them end before the first error is raised: one queue's failure cuts nobody's turn short."""
+    results = await asyncio.gather(*turns, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+def _backend_of(member: str) -> str:
+    try:
+        return Reference.parse(member).backend
+    except InvalidName:
+        return ""
+
+
+def _nobody() -> None:
+    """Before wiring."""

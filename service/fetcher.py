@@ -1,0 +1,266 @@
+"""Fetching the payloads of leased jobs, side by side and bounded per backend, and seeing each job to its end.
+
+One task a job. It holds a slot of its backend's bulkhead from before the claim until the job is delivered, given back or given
+up, so that a slow backend fills its own slots and nobody else's, and what this process has in hand is bounded.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import structlog
+
+from service.bulkhead import Admission, Bulkhead
+from service.clock import Clock
+from service.errors import RetryLater
+from service.guarded import Guarded, Verdict
+from service.ledger import Ledger
+from service.metrics import Metrics
+from service.outbox import Outbox, patiently
+from service.records import Delivery, Failure, Leased, Share
+from storage_backends.reference import Reference
+
+UNKNOWN: Final = "*"  #: in a claim: jobs of any backend that this process does not know
+_UNKNOWN_SLOTS: Final = 64
+#: With Redis full: how long a released job, and its queue's other offloaded jobs, wait for memory.
+FULL_WAIT_MS: Final = 1000
+#: While another process's or queue's probe is under way, jobs step back only so far: it is over in a moment.
+_PROBE_WAIT_MS: Final = 1000
+
+log = structlog.get_logger(__name__)
+
+
+class Depot:
+    """A backend as the dispatcher has it: guarded, and with a bulkhead of its own.
+
+    Twice as many slots as the backend serves at once: so no fetch thread waits for the next claim.
+    """
+
+    def __init__(self, backend: Guarded) -> None:
+        self.backend = backend
+        self.bulkhead = Bulkhead(2 * backend.concurrency, backend.inflight_bytes)
+
+
+class _Held:
+    """One leased job in hand. Compared by identity: after a long stall, one reference may be in hand twice."""
+
+    __slots__ = ("job", "queue", "since_s")
+
+    def __init__(self, queue: str, job: Leased, since_s: float) -> None:
+        self.queue = queue
+        self.job = job  # with its latest token
+        self.since_s = since_s
+
+
+class Reservation:
+    """Slots taken for one claim. What it did not use goes back when the claim is over."""
+
+    def __init__(self, shares: dict[str, Share], bulkheads: Mapping[str, Bulkhead]) -> None:
+        self.shares = shares
+        self._bulkheads = bulkheads
+        self._left = {name: share.slots for name, share in shares.items()}
+
+    def use(self, backend: str) -> Bulkhead:
+        """One reserved slot becomes the caller's to give back."""
+        name = backend if backend in self._left else UNKNOWN
+        self._left[name] -= 1
+        return self._bulkheads[name]
+
+    def close(self) -> None:
+        for name, left in self._left.items():
+            self._bulkheads[name].give_back(left)
+        self._left.clear()
+
+
+class Fetcher:
+    """`on_delivered` is told of queues that have new trash, `on_refused` of queues that could not take a payload."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        depots: Mapping[str, Depot],
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        lease_ms: int,
+        max_attempts: Callable[[str], int],
+        on_slot: Callable[[], None],
+        on_refused: Callable[[str, Delivery], None],
+    ) -> None:
+        self._ledger = ledger
+        self._depots = depots
+        self._metrics = metrics
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._max_attempts = max_attempts
+        self._on_slot = on_slot
+        self._on_refused = on_refused
+        self._bulkheads = {name: depot.bulkhead for name, depot in depots.items()} | {
+            UNKNOWN: Bulkhead(_UNKNOWN_SLOTS, 0)
+        }
+        self._outboxes: dict[str, Outbox] = {}
+        self._held: set[_Held] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Before and after a claim
+
+    @contextlib.contextmanager
+    def reserve(self, sharers: int, *, offloading: bool = True) -> Iterator[Reservation]:
+        """What one claim may lease, when `sharers` queues want slots in this round: an even part, at least one slot.
+
+        Without `offloading` nothing: the queue has no room for what comes from outside Redis.
+        """
+        shares = {name: self._share(depot, sharers if offloading else 0) for name, depot in self._depots.items()}
+        unknown = self._bulkheads[UNKNOWN]
+        shares[UNKNOWN] = Share(unknown.take(max(1, unknown.slots // sharers)) if offloading else 0)
+        reservation = Reservation(shares, self._bulkheads)
+        try:
+            yield reservation
+        finally:
+            reservation.close()
+
+    def _share(self, depot: Depot, sharers: int) -> Share:
+        permit = depot.backend.permit()
+        if permit.kind == "nothing":
+            wait_ms = _PROBE_WAIT_MS if depot.backend.state == "half_open" else round(permit.wait_s * 1000)
+            return Share(0, probe_in_ms=max(wait_ms, _PROBE_WAIT_MS))
+        if not sharers:
+            return Share(0)
+        if permit.kind == "probe":
+            # One job in hand is the probe, whoever claimed it: a second one would be refused, and put back for nothing.
+            slots = depot.bulkhead.take(1) if depot.bulkhead.taken == 0 else 0
+            return Share(slots, avoid=Reference.parse(permit.avoid) if permit.avoid else None)
+        return Share(depot.bulkhead.take(max(1, depot.bulkhead.slots // sharers)))
+
+    def accept(self, queue: str, jobs: Iterable[Leased], reservation: Reservation) -> None:
+        """See these jobs to their end. Returns at once."""
+        for job in jobs:
+            bulkhead = reservation.use(job.reference.backend)
+            held = _Held(queue, job, self._clock.monotonic_s())
+            self._held.add(held)
+            task = asyncio.create_task(self._see_to(held, bulkhead), name=f"fetch {job.reference}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    # Looking after what is in hand
+
+    async def extend(self) -> None:
+        """Extends the leases that are half over. A lost one is left to its task: if another lease stands, it may deliver."""
+        soon_ms = self._ledger.clock.now_ms() + self._lease_ms // 2
+        by_queue: dict[str, list[_Held]] = {}
+        for held in self._held:
+            if held.job.token < soon_ms:
+                by_queue.setdefault(held.queue, []).append(held)
+        for queue, some in by_queue.items():
+            jobs = [held.job for held in some]
+            for held, job in zip(some, await self._ledger.extend(queue, jobs, self._lease_ms), strict=True):
+                if job is not None:
+                    held.job = job
+                    self._metrics.lease_extended(job.reference.backend)
+
+    async def drain(self, grace_s: float) -> None:
+        """Finishes what is in hand within `grace_s`, and gives the rest back, uncharged. Nothing may be accepted meanwhile."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        by_queue: dict[str, list[Leased]] = {}
+        for held in self._held:
+            by_queue.setdefault(held.queue, []).append(held.job)
+        self._held.clear()
+        for queue, jobs in by_queue.items():
+            try:
+                released = await self._ledger.release(queue, jobs)
+                log.info("leases given back at stop", queue=queue, count=released)
+            except RetryLater as error:
+                log.warning("leases left to run out", queue=queue, count=len(jobs), code=error.code)
+
+    @property
+    def in_hand(self) -> int:
+        return len(self._held)
+
+    # One job
+
+    async def _see_to(self, held: _Held, bulkhead: Bulkhead) -> None:
+        admission = bulkhead.admission()
+        try:
+            await self._finish(held, admission)
+        except RetryLater as error:
+            # Its lease runs out, and somebody reclaims it.
+            log.warning("job left to its lease", queue=held.queue, reference=str(held.job.reference), code=error.code)
+        except asyncio.CancelledError:
+            raise  # still held: drain gives it back
+        except Exception as error:  # noqa: BLE001  the top of a task: the log is the handling; the lease runs out
+            log.error("job left to its lease", queue=held.queue, error=type(error).__name__, exc_info=error)  # noqa: TRY400
+        finally:
+            admission.release()
+            bulkhead.give_back()
+            self._on_slot()
+        self._held.discard(held)
+
+    async def _finish(self, held: _Held, admission: Admission) -> None:
+        depot = self._depots.get(held.job.reference.backend)
+        if depot is None:
+            await self._failed(held, Verdict("charge", "unknown_backend"), reason="unknown_backend")
+            return
+        try:
+            payload = await depot.backend.get(held.job.reference, admission)
+        except Exception as error:  # noqa: BLE001  judged: no failure of one job may end the loop
+            verdict = await depot.backend.judge(held.job.reference, error)
+            await self._failed(held, verdict)
+        else:
+            await self._deliver(held, payload)
+
+    async def _deliver(self, held: _Held, payload: bytes) -> None:
+        queue, backend = held.queue, held.job.reference.backend
+        outcome, now_ms = await self._outbox(queue).deliver(held.job, payload)
+        if outcome is Delivery.DELIVERED:
+            self._metrics.delivered(queue, backend)
+            self._metrics.lateness(queue, backend, (now_ms - held.job.due_ms) / 1000)
+            self._metrics.reenqueued(queue, backend, self._clock.monotonic_s() - held.since_s)
+        elif outcome is Delivery.GONE:
+            self._metrics.lease_lost(backend)
+        else:
+            self._on_refused(queue, outcome)
+            if outcome is Delivery.NO_ROOM:
+                await self._ledger.release(queue, [held.job], wait_ms=FULL_WAIT_MS)
+
+    def _outbox(self, queue: str) -> Outbox:
+        if queue not in self._outboxes:
+            self._outboxes = {name: outbox for name, outbox in self._outboxes.items() if not outbox.idle}
+            self._outboxes[queue] = Outbox(queue, self._ledger)
+        return self._outboxes[queue]
+
+    async def _failed(self, held: _Held, verdict: Verdict, reason: str = "attempts_exhausted") -> None:
+        queue, job = held.queue, held.job
+        backend = job.reference.backend
+        self._metrics.fetch_failed(backend, verdict.kind)
+        if verdict.do == "bury":
+            (buried,) = await patiently(
+                lambda: self._ledger.bury(queue, [(held.job, verdict.kind)]), self._ledger, job.token
+            )
+            self._told(held, "dead" if buried else "gone", verdict.kind)
+            return
+        failure = Failure(job, verdict.kind, verdict.do == "charge", round(verdict.wait_s * 1000), reason)
+        (retried,) = await patiently(
+            lambda: self._ledger.retry(queue, [failure], max_attempts=self._max_attempts(queue)),
+            self._ledger,
+            job.token,
+        )
+        state = "retried" if retried.state == "delayed" and failure.charged else retried.state
+        self._told(held, state, reason if reason == "unknown_backend" else verdict.kind)
+
+    def _told(self, held: _Held, state: str, kind: str) -> None:
+        queue, reference = held.queue, held.job.reference
+        if state == "dead":
+            self._metrics.buried(queue, reference.backend, kind)
+            log.error("job is dead", queue=queue, reference=str(reference), kind=kind)
+        elif state == "retried":
+            self._metrics.happened("retried", queue, reference.backend)
+            log.warning("job will be tried again", queue=queue, reference=str(reference), kind=kind)
+        elif state == "delayed":
+            self._metrics.happened("deferred", queue, reference.backend)
+        else:
+            self._metrics.lease_lost(reference.backend)
