@@ -42,7 +42,7 @@ async def test_valkey_serves_and_refuses_to_evict():
 
 async def test_s3_serves_a_bucket_with_the_credentials_that_it_brings():
     async with embedded.s3("some-bucket") as store:
-        s3 = boto3.client("s3", endpoint_url=store.endpoint_url, region_name="us-east-1")
+        s3 = boto3.client("s3", endpoint_url=store.endpoint_url)
         s3.put_object(Bucket=store.bucket, Key="key", Body=b"payload")
         assert s3.get_object(Bucket="some-bucket", Key="key")["Body"].read() == b"payload"
         s3.close()
