@@ -32,6 +32,7 @@ from service.records import (
     DueQueues,
     Entry,
     Failure,
+    Idempotency,
     Job,
     Leased,
     Outcome,
@@ -158,6 +159,13 @@ class Ledger:
         self.clock.learn(now)
         return [_scheduled(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
+    async def idempotent(self, keys: Sequence[Idempotency]) -> list[Scheduled | None]:
+        """What each key holds: the first job, REPLAYED or REUSED; None if it is free. Looks only: `schedule` decides."""
+        held: list[bytes | None] = []
+        for chunk in chunks(keys):
+            held += await self._repeat([("GET", each.key) for each in chunk])
+        return [_first(each, text) if text else None for each, text in zip(keys, held, strict=True)]
+
     async def discard(self, queue: str, references: Iterable[Reference], *, wait_ms: int = 0) -> None:
         """- -> trash, or later in the trash: payloads that no job needs; tried in `wait_ms`. What a job needs is left alone."""
         for chunk in chunks(list(references)):
@@ -175,7 +183,7 @@ class Ledger:
 
     async def claim(self, queue: str, request: ClaimRequest) -> Claimed:
         """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when the lease runs out."""
-        arguments: list[Encodable] = ["", queue, self._inline, request.batch, request.max_ready]
+        arguments: list[Encodable] = ["", queue, self._inline, min(request.batch, MAX_MEMBERS), request.max_ready]
         arguments += ("" if request.max_ready_bytes is None else request.max_ready_bytes, request.lease_ms, MAX_BYTES)
         arguments += (random.getrandbits(31), len(self._bounds), *self._bounds)
         for name, share in request.shares.items():
@@ -287,14 +295,7 @@ class Ledger:
         """delayed, leased -> delayed. Returns `delayed`, `dead` or `gone`. Raises OutcomeUnknown, also for a job that is gone at the
         second try: the first may have let it through.
         """
-        arguments: list[Encodable] = [
-            "",
-            reference.queue,
-            self._keys.wake,
-            str(reference),
-            reference.uuid,
-            due_ms,
-        ]
+        arguments = [reference.queue, self._keys.wake, str(reference), reference.uuid, due_ms]
         try:
             return str((await self._run("reschedule", reference.queue, arguments, repeat=False)).decode())
         except Interrupted:
@@ -509,6 +510,12 @@ def _scheduled(entry: Entry, outcome: Any) -> Scheduled:
     kind, held = (part.decode() for part in outcome)
     reference, reason, _ = held.split("\n", 2)
     return Scheduled(Outcome(kind), Reference.parse(reference), reason)
+
+
+def _first(idempotency: Idempotency, held: bytes) -> Scheduled:
+    reference, reason, fingerprint = held.decode().split("\n", 2)
+    outcome = Outcome.REPLAYED if fingerprint == idempotency.fingerprint else Outcome.REUSED
+    return Scheduled(outcome, Reference.parse(reference), reason)
 
 
 def _unknown(reference: Reference, cause: Exception | None) -> OutcomeUnknown:

@@ -20,12 +20,13 @@
 -- ARGV[6]  the marker lives so long, ms
 --
 -- Returns  `cancelled` (also when a DELETE before said so), `dead`, or `gone` (delivered, purged, or never accepted).
--- Leaves   no trace of the job but its reference in the trash, and a marker: a late schedule of this reference is refused, also when
---          nothing was found (`void`), so that a DELETE settles an unknown outcome. A dispatcher that still holds the job finds its
---          lease gone when it delivers, and drops it.
+-- Leaves   no trace of the job but its reference in the trash, and a marker: a late schedule of this reference is
+--          refused, also when nothing was found (`void`), so that a DELETE settles an unknown outcome. A dispatcher
+--          that still holds the job finds its lease gone when it delivers, and drops it.
 local queues, delayed, bodies, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local trash, trouble, moved, paused, cancelled = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local now, queue, reference, uuid, inline, marker_ttl = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6]
+local now, queue, reference, uuid = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local inline, marker_ttl = ARGV[5] == '1', ARGV[6]
 
 if holds(reference, dead) then return 'dead' end
 if redis.call('ZREM', delayed, reference) + redis.call('ZREM', leases, reference) == 0 then

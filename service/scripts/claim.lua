@@ -1,4 +1,5 @@
--- claim.lua: take what is due in one queue. Inline payloads go to the ready list here; other references are leased to the caller.
+-- claim.lua: take what is due in one queue. Inline payloads go to the ready list here; other references are leased to
+-- the caller.
 --
 -- Runs     allow-oom: what it moves inside Redis must flow when Redis is full
 -- Uses     clock, reference, index, bodies, trouble, jobs
@@ -23,26 +24,27 @@
 -- ARGV[9]  seed for jitter
 -- ARGV[10] number of lateness bounds b
 -- ARGV[11+]   b upper bounds of the lateness histogram, ms, rising
--- ARGV[11+b+] four a backend: name (`*`: any other), free fetch slots, ms until its next probe if its breaker is open (else empty),
---             and a reference to take only if there is no other (or empty)
+-- ARGV[11+b+] four a backend: name (`*`: any other), free fetch slots, ms until its next probe if its breaker is open
+--             (else empty), and a reference to take only if there is no other (or empty)
 --
--- Returns  status (`ok`, `paused`, `full`, `unusable`), now, inline jobs moved, their lateness summed (ms), its counts by bucket (b + 1),
---          leased {reference, owner's due, …}, put back {backend, count, oldest due, due again from, …}, buried {member, reason, …},
---          skipped for want of a slot, when the queue next needs a look (ms, or empty), 1 if a lease ran out, 1 if trash is due.
+-- Returns  status (`ok`, `paused`, `full`, `unusable`), now, inline jobs moved, their lateness summed (ms), its counts
+--          by bucket (b + 1), leased {reference, owner's due, …}, put back {backend, count, oldest due, due again from,
+--          …}, buried {member, reason, …}, skipped for want of a slot, when the queue next needs a look (ms, or empty),
+--          1 if a lease ran out, 1 if trash is due.
 -- Leaves   every job in exactly one set. Leases end at now + lease; that number is their token.
 local queues, delayed, bodies, leases, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, queue, inline = clock(ARGV[1]), ARGV[2], ARGV[3]
 local batch, max_ready, max_ready_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local lease, byte_limit, bounds = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
-local call, sub = redis.call, string.sub
+local call, sub, find = redis.call, string.sub, string.find
 math.randomseed(tonumber(ARGV[9]))
 
 local inline_prefix = inline .. '::' .. queue .. '::'
 local prefix_length = #inline_prefix
 local moved_inline, lateness_sum, lateness, bucket = 0, 0, {}, bounds + 1
-local leased, buried, put_back, skipped = {}, {}, {}, {}
-local bound_ms, backends = {}, {}
+local leased, buried, put_back, skipped, waiting = {}, {}, {}, {}, 0
+local bound_ms, backends, unknown = {}, {}, { slots = 0 }
 for i = 1, bounds do bound_ms[i] = tonumber(ARGV[10 + i]) end
 for i = 1, bounds + 1 do lateness[i] = 0 end
 for i = 11 + bounds, #ARGV, 4 do
@@ -58,15 +60,16 @@ local function answer(status)
     returned[#returned + 1] = string.format('%.0f', group.oldest)
     returned[#returned + 1] = string.format('%.0f', group.again)
   end
-  return { status, now, moved_inline, string.format('%.0f', lateness_sum), lateness, leased, returned, buried, #skipped,
-    look < math.huge and string.format('%.0f', look) or '', head(leases) <= now and 1 or 0, head(trash) <= now and 1 or 0 }
+  local next_look = look < math.huge and string.format('%.0f', look) or ''
+  return { status, now, moved_inline, string.format('%.0f', lateness_sum), lateness, leased, returned, buried, waiting,
+    next_look, head(leases) <= now and 1 or 0, head(trash) <= now and 1 or 0 }
 end
 
 local kind = call('TYPE', ready).ok
 if kind ~= 'list' and kind ~= 'none' then return answer('unusable') end
 if call('EXISTS', paused) == 1 then return answer('paused') end
 local room = max_ready - call('LLEN', ready) - call('ZCARD', leases)
-if max_ready_bytes and room > 0 and kind == 'list' and call('MEMORY', 'USAGE', ready) > max_ready_bytes then room = 0 end
+if max_ready_bytes and kind == 'list' and call('MEMORY', 'USAGE', ready) > max_ready_bytes then room = 0 end
 if room <= 0 then return answer(head(delayed) <= now and 'full' or 'ok') end
 
 local has_moved, has_trouble = call('EXISTS', moved) == 1, call('EXISTS', trouble) == 1
@@ -122,6 +125,16 @@ local function without_bad(bad, members, ids, found)
   return good_members, good_ids, good_found
 end
 
+-- When the owner wants this inline job, if the member is a reference; its uuid is known to have a body.
+local function inline_due(member)
+  local _, stop = find(member, '^[1-9]%d+::', prefix_length + 1)
+  if stop ~= #member - 36 or stop > prefix_length + 17 then
+    local _, _, ts = parse(member)
+    return ts
+  end
+  return tonumber(sub(member, prefix_length + 1, -39))
+end
+
 -- Returns how many of these inline members left the delayed set.
 local function move_inline(members, ids)
   if #ids == 0 then return 0 end
@@ -131,7 +144,7 @@ local function move_inline(members, ids)
   local found = call('HMGET', bodies, unpack(ids))
   local dues = has_moved and call('HMGET', moved, unpack(ids))
   for i = 1, count do
-    local due = found[i] and tonumber(sub(members[i], prefix_length + 1, -39))
+    local due = found[i] and inline_due(members[i])
     if due then
       count_lateness(now - (dues and tonumber(dues[i]) or due))
     else
@@ -154,7 +167,7 @@ local function postpone(member, backend, due, wait_ms, jitter_ms)
   local group = put_back[backend] or { count = 0, oldest = due, again = now + wait_ms }
   group.count, group.oldest = group.count + 1, math.min(group.oldest, due)
   put_back[backend] = group
-  call('ZADD', delayed, now + wait_ms + math.random(0, jitter_ms), member)
+  call('ZADD', delayed, now + math.max(wait_ms, 1) + math.random(0, jitter_ms), member)
 end
 
 local function take(job)
@@ -172,16 +185,17 @@ local function consider(member)
     give_up(member, 'not_a_reference')
     return 1
   end
-  local job = { member = member, name = name, due = owner_due(moved, uuid, ts), backend = backends[name] or backends['*'] }
-  if job.backend.probe then
-    postpone(member, name, job.due, job.backend.probe, 1000)
+  local due, backend = has_moved and owner_due(moved, uuid, ts) or ts, backends[name] or backends['*'] or unknown
+  local job = { member = member, name = name, due = due, backend = backend }
+  if backend.probe then
+    postpone(member, name, due, backend.probe, 1000)
     return 0
   end
-  if job.backend.slots > 0 and job.backend.avoid ~= member then
+  if backend.slots > 0 and backend.avoid ~= member then
     take(job)
     return 1
   end
-  if job.backend.avoid == member then job.backend.avoided = job end
+  if backend.avoid == member then backend.avoided = job end
   skipped[#skipped + 1] = job
   return 0
 end
@@ -205,15 +219,16 @@ while taken < limit and read < 4 * batch and bytes_left > 0 do
 end
 if moved_inline > 0 then tidy(bodies) end
 
+waiting = #skipped
 for _, backend in pairs(backends) do
-  if backend.avoided and not backend.took and backend.slots > 0 then
+  if backend.avoided and not backend.took and backend.slots > 0 and taken < limit then
     take(backend.avoided)
-    taken = taken + 1
+    taken, waiting = taken + 1, waiting - 1
   end
 end
 -- A whole window of jobs that wait for a slot hides what is due behind it: they step back for a moment.
 if taken == 0 and #skipped > 0 and read >= 4 * batch then
   for _, job in ipairs(skipped) do postpone(job.member, job.name, job.due, 1000, 1000) end
-  skipped = {}
+  waiting = 0
 end
 return answer('ok')

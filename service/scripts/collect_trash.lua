@@ -1,5 +1,5 @@
--- collect_trash.lua: which payloads are to be deleted now. Each is put off at once, so that several processes share the work and one that
--- dies leaves it to the others.
+-- collect_trash.lua: which payloads are to be deleted now. Each is put off at once, so that several processes share the
+-- work and one that dies leaves it to the others.
 --
 -- Runs     allow-oom: it leads to freeing
 -- Uses     clock, index

@@ -13,13 +13,15 @@
 -- KEYS[9]  paused   STRING
 -- ARGV[1]  now, ms, or empty
 -- ARGV[2]  queue
--- ARGV[3]  overdraft: entries of the ready list below which a full Redis still takes a payload, or empty: Redis is not full
+-- ARGV[3]  overdraft: entries of the ready list below which a full Redis still takes a payload; empty: it is not full
 -- ARGV[4]  overdraft: bytes of the ready list, likewise
 -- ARGV[5+] three a job: reference, token, payload
 --
--- Returns  status (`ok`, `unusable`), now, then for each job: 1 delivered, 0 no lease stands (ended, or not leased now), 2 no room.
--- Leaves   a delivered job's reference in the trash. It needs that *a* lease stands, the caller's or a later one: the payload is the
---          same and the job is due. With an unusable ready key the caller's leases are put back, uncharged.
+-- Returns  status (`ok`, `unusable`), now, then for each job: 1 delivered, 0 no lease stands (ended, or not leased
+--          now), 2 no room.
+-- Leaves   a delivered job's reference in the trash. It needs that *a* lease stands, the caller's or a later one: the
+--          payload is the same and the job is due. With an unusable ready key the caller's leases are put back,
+--          uncharged.
 local queues, delayed, leases, ready, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local now, queue = clock(ARGV[1]), ARGV[2]
@@ -42,10 +44,10 @@ end
 local jobs_left, bytes_left = math.huge, math.huge
 if overdraft_jobs then
   local memory = redis.call('INFO', 'memory')
-  local used, most = tonumber(string.match(memory, 'used_memory:(%d+)')), tonumber(string.match(memory, 'maxmemory:(%d+)'))
+  local used, most = string.match(memory, 'used_memory:(%d+)'), string.match(memory, 'maxmemory:(%d+)')
   jobs_left = overdraft_jobs - redis.call('LLEN', ready)
   bytes_left = overdraft_bytes - (redis.call('MEMORY', 'USAGE', ready) or 0)
-  if most > 0 and used >= 1.1 * most then jobs_left = 0 end
+  if tonumber(most) > 0 and tonumber(used) >= 1.1 * most then jobs_left = 0 end
 end
 
 local outcomes, payloads, members, ids = { 'ok', now }, {}, {}, {}

@@ -13,8 +13,8 @@
 -- ARGV[3+] two a job: reference, token
 --
 -- Returns  for each job its token from now on, or empty: the lease is no longer the caller's.
--- Leaves   deadline = token + lease - 1: the caller can name it without an answer, so that a repeat changes nothing; and no lease that
---          somebody takes after this token ran out can have that deadline.
+-- Leaves   deadline = token + lease - 1: the caller can name it without an answer, so that a repeat changes nothing;
+--          and no lease that somebody takes after this token ran out can have that deadline.
 local queues, delayed, leases, dead, trash, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local queue, lease, tokens = ARGV[1], tonumber(ARGV[2]), {}
 for i = 3, #ARGV, 2 do

@@ -10,7 +10,8 @@
 -- ARGV[1]  reference
 -- ARGV[2]  uuid
 --
--- Returns  state (`delayed`, `leased`, `dead`, or `gone`), its score (ms), due it was moved to (ms, or empty), record (JSON, or empty).
+-- Returns  state (`delayed`, `leased`, `dead`, or `gone`), its score (ms), due it was moved to (ms, or empty), record
+--          (JSON, or empty).
 local delayed, leases, dead, trouble, moved = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local reference, uuid = ARGV[1], ARGV[2]
 for state, set in pairs({ delayed = delayed, leased = leases, dead = dead }) do

@@ -17,7 +17,8 @@
 -- ARGV[4+] members of the dead set
 --
 -- Returns  how many were purged; the others are not dead.
--- Leaves   the references of offloaded payloads in the trash. What is no reference of this queue has no payload to delete.
+-- Leaves   the references of offloaded payloads in the trash. What is no reference of this queue has no payload to
+--          delete.
 local queues, delayed, bodies, leases, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local now, queue, inline, purged = clock(ARGV[1]), ARGV[2], ARGV[3], 0

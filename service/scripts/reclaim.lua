@@ -16,7 +16,8 @@
 -- ARGV[4]  max_expiries: a job that lost so many dispatchers is dead as `lease_expired`
 --
 -- Returns  two a job: reference, state (`delayed`, `dead`).
--- Leaves   an expiry in the job's record, not an attempt: a process died, which is not the job's failure until it happens again and again.
+-- Leaves   an expiry in the job's record, not an attempt: a process died, which is not the job's failure until it
+--          happens again and again.
 local queues, delayed, leases, dead, trash = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8]
 local now, queue, limit, max_expiries = clock(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])

@@ -16,7 +16,8 @@
 --
 -- Returns  how many were released.
 -- Leaves   a job that is no longer the caller's untouched.
-local queues, delayed, leases, dead, trash, moved, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local queues, delayed, leases, dead, trash = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local moved, paused = KEYS[6], KEYS[7]
 local now, queue, wait = clock(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local released = 0
 for i = 4, #ARGV, 2 do

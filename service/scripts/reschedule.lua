@@ -1,7 +1,7 @@
 -- reschedule.lua: give a job another due time; "run now" is a reschedule to now.
 --
 -- Runs     allow-oom: it moves a reference
--- Uses     clock, index, jobs
+-- Uses     index, jobs
 -- KEYS[1]  queues   ZSET  queue -> next look, ms
 -- KEYS[2]  delayed  ZSET  reference -> due, ms
 -- KEYS[3]  leases   ZSET  reference -> lease deadline, ms
@@ -9,17 +9,17 @@
 -- KEYS[5]  trash    ZSET  reference -> next deletion, ms
 -- KEYS[6]  moved    HASH  uuid -> due, ms
 -- KEYS[7]  paused   STRING
--- ARGV[1]  now, ms, or empty
--- ARGV[2]  queue
--- ARGV[3]  wake-up channel
--- ARGV[4]  reference
--- ARGV[5]  uuid
--- ARGV[6]  due, ms
+-- ARGV[1]  queue
+-- ARGV[2]  wake-up channel
+-- ARGV[3]  reference
+-- ARGV[4]  uuid
+-- ARGV[5]  due, ms
 --
 -- Returns  `delayed`, `dead`, or `gone` (delivered, cancelled, purged, or never accepted).
 -- Leaves   a leased job in the delayed set: its dispatcher finds the lease gone. What it was charged with stays.
-local queues, delayed, leases, dead, trash, moved, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local queue, channel, reference, uuid, due = ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local queues, delayed, leases, dead, trash = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local moved, paused = KEYS[6], KEYS[7]
+local queue, channel, reference, uuid, due = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 if holds(reference, dead) then return 'dead' end
 if redis.call('ZREM', leases, reference) == 0 and not holds(reference, delayed) then return 'gone' end

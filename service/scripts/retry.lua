@@ -1,4 +1,5 @@
--- retry.lua: put jobs that failed back into the delayed set, charged with an attempt or not; after too many attempts they are dead.
+-- retry.lua: put jobs that failed back into the delayed set, charged with an attempt or not; after too many attempts
+-- they are dead.
 --
 -- Runs     allow-oom: it moves a reference
 -- Uses     clock, reference, index, trouble, jobs
@@ -14,12 +15,14 @@
 -- ARGV[3]  max_attempts
 -- ARGV[4]  shortest backoff, ms
 -- ARGV[5]  longest backoff, ms
--- ARGV[6+] six a job: reference, token, wait (ms; not charged) or empty (charged), jitter in [0, 1), kind of error, reason if it dies
+-- ARGV[6+] six a job: reference, token, wait (ms; not charged) or empty (charged), jitter in [0, 1), kind of error,
+--          reason if it dies
 --
--- Returns  for each job {state (`delayed`, `dead`, or `gone`: the lease is not the caller's), attempts, next attempt (ms)}.
--- Leaves   a job that is no longer the caller's untouched. A charged one backs off: doubling from the shortest with each attempt up to
---          the longest, less a jitter of up to half of it. One that is not charged waits as told, and up to half as long again: what
---          failed together does not come back together.
+-- Returns  for each job {state (`delayed`, `dead`, or `gone`: the lease is not the caller's), attempts, next attempt
+--          (ms)}.
+-- Leaves   a job that is no longer the caller's untouched. A charged one backs off: doubling from the shortest with
+--          each attempt up to the longest, less a jitter of up to half of it. One that is not charged waits as told,
+--          and up to half as long again: what failed together does not come back together.
 local queues, delayed, leases, dead, trash = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local trouble, paused = KEYS[6], KEYS[7]
 local now, queue, max_attempts = clock(ARGV[1]), ARGV[2], tonumber(ARGV[3])
@@ -41,7 +44,8 @@ local function retry(member, token, wait, jitter, kind, reason)
     bury(dead, trouble, member, id, now, reason, record)
     return { 'dead', record.attempts, 0 }
   end
-  local again = now + (wait and math.floor(math.max(wait, shortest) * (1 + jitter / 2)) or backoff(record.attempts, jitter))
+  local pause = wait and math.floor(math.max(wait, shortest) * (1 + jitter / 2)) or backoff(record.attempts, jitter)
+  local again = now + pause
   redis.call('HSET', trouble, id, cjson.encode(record))
   redis.call('ZADD', delayed, again, member)
   return { 'delayed', record.attempts, string.format('%.0f', again) }
@@ -49,7 +53,8 @@ end
 
 local outcomes = {}
 for i = 6, #ARGV, 6 do
-  outcomes[#outcomes + 1] = retry(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
+  local member, token, wait, jitter = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  outcomes[#outcomes + 1] = retry(member, token, wait, jitter, ARGV[i + 4], ARGV[i + 5])
 end
 reindex(queues, queue, delayed, leases, dead, trash, paused)
 return outcomes

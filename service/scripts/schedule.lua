@@ -1,4 +1,5 @@
--- schedule.lua: accept jobs into one queue's delayed set; idempotency keys and cancelled markers are decided in the same step.
+-- schedule.lua: accept jobs into one queue's delayed set; idempotency keys and cancelled markers are decided in the
+-- same step.
 --
 -- Runs     plain: refused as a whole when Redis is full
 -- Uses     clock, index, bodies, jobs
@@ -15,17 +16,18 @@
 -- ARGV[3]  wake-up channel
 -- ARGV[4]  idempotency keys live so long, ms
 -- ARGV[5]  a put older than this is stale, ms
--- ARGV[6+] seven a job: reference, uuid, due (ms), put at (ms; empty for an inline job), body, reason, fingerprint (or empty)
+-- ARGV[6+] seven a job: reference, uuid, due (ms), put at (ms; empty: inline), body, reason, fingerprint (or empty)
 --
--- Returns  now, then for each job: `scheduled` (or already there under this very reference), {`replayed` or `reused`, what the key
---          holds}, `stale`, `cancelled` (a DELETE came first), `discarded` (its payload is in the trash).
+-- Returns  now, then for each job: `scheduled` (or already there under this very reference), {`replayed` or `reused`,
+--          what the key holds}, `stale`, `cancelled` (a DELETE came first), `discarded` (its payload is in the trash).
 -- Leaves   an offloaded payload that no set refers to in the trash, also when the key named an earlier job.
 local queues, delayed, bodies, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local dead, trash, paused = KEYS[5], KEYS[6], KEYS[7]
 local now, queue, channel = clock(ARGV[1]), ARGV[2], ARGV[3]
 local idempotency_ttl, stale_after = ARGV[4], tonumber(ARGV[5])
 
-local largest, new_largest = tonumber(redis.call('HGET', bodies, LARGEST) or 0), 0
+local largest, new_largest = tonumber(redis.call('HGET', bodies, LARGEST)), -1
+if not largest and redis.call('EXISTS', bodies) == 0 then largest = -1 end
 local old_head, next_key, outcomes = head(delayed), 8, { now }
 
 local function decide(reference, cancelled, key, put_at, fingerprint)
@@ -63,7 +65,7 @@ for i = 6, #ARGV, 7 do
   outcomes[#outcomes + 1] = outcome
 end
 
-if new_largest > largest then redis.call('HSET', bodies, LARGEST, new_largest) end
+if largest and new_largest > largest then redis.call('HSET', bodies, LARGEST, new_largest) end
 local new_head = head(delayed)
 if new_head < old_head and redis.call('EXISTS', paused) == 0 then
   redis.call('PUBLISH', channel, string.format('%.0f', new_head) .. ' ' .. queue)

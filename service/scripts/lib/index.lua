@@ -4,8 +4,8 @@ local function head(zset)
   return score and tonumber(score) or math.huge
 end
 
--- reindex(...): writes when this queue next needs a look: the earliest head of delayed (unless paused), leases and trash.
--- With dead or paused jobs only, it stays in the index at +inf; with nothing left, it leaves. Returns that time.
+-- reindex(...): writes when this queue next needs a look: the earliest head of delayed (unless paused), leases and
+-- trash. With dead or paused jobs only, it stays in the index at +inf; with nothing left, it leaves. Returns that time.
 local function reindex(queues, queue, delayed, leases, dead, trash, paused)
   local look = math.min(head(leases), head(trash))
   if redis.call('EXISTS', paused) == 0 then look = math.min(look, head(delayed)) end
