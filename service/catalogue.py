@@ -75,6 +75,7 @@ CATALOGUE: Final = (
     _spec("counter", "accepted_total", "tenant", "Accepted jobs; tenant is empty for jobs without one."),
     _histogram("accepted_payload_bytes", "backend", "Payloads of accepted jobs, as stored.", BYTES_BUCKETS),
     _spec("counter", "refused_total", "code", "Jobs not accepted for a reason that is not the caller's mistake."),
+    _spec("counter", "uploads_abandoned_total", "backend", "Uploads without a job that only a sweep will find."),
     _spec("counter", "replayed_total", "", "Requests answered by their idempotency key with the first answer."),
     # Redis
     _spec("snapshot", "backlog_jobs", "queue state", "Jobs by queue and state" + _SAME + "."),

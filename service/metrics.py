@@ -130,6 +130,10 @@ class Metrics:
         """One job was not accepted; `code` is that of `service.errors`."""
         self._all.count("refused_total", code)
 
+    def upload_abandoned(self, backend: str) -> None:
+        """The payload of a job that was not accepted may be in `backend`; only a sweep will find it."""
+        self._all.count("uploads_abandoned_total", backend)
+
     def replayed(self) -> None:
         self._all.count("replayed_total")
 
