@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from service.bounded import Bounded, NoRoom
 from service.breaker import Breaker, Permit, Policy, State
 from service.clock import Clock
 from service.shared_check import SharedCheck
@@ -38,12 +39,6 @@ class BreakerOpen(StorageUnavailable):
     """The backend was not asked: its breaker is open, or half-open with another job under way as the probe."""
 
     kind = "breaker_open"
-
-
-class NoRoom(StorageUnavailable):
-    """The payload was not read, because `admit` found no room for it in time: our own affair, not the backend's."""
-
-    kind = "no_room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +65,8 @@ OnChange = Callable[[str, State, Exception | None], None]
 class Guarded(Decorator):
     """A backend behind its breaker. Give each backend one of its own; for one event loop.
 
-    `fetch_timeout_s` bounds a `get`, the backend's own retries included; the time that `admit` waits is bounded by the
-    same again. A lease must outlast both.
+    Calls are bounded in time (service/bounded.py). A caller who loses patience earlier cancels its call, and what is
+    cancelled tells nothing about the backend.
     """
 
     def __init__(
@@ -81,14 +76,15 @@ class Guarded(Decorator):
         *,
         policy: Policy | None = None,
         fetch_timeout_s: float = 15.0,
+        put_timeout_s: float = 20.0,
         check_timeout_s: float = 10.0,
         on_change: OnChange = lambda backend, state, cause: None,
     ) -> None:
-        super().__init__(inner)
+        super().__init__(Bounded(inner, fetch_timeout_s=fetch_timeout_s, put_timeout_s=put_timeout_s))
         self.ownership = Ownership(None, ours=False)  #: as `start` last found it
         self._clock = clock
         self._breaker = Breaker(policy or Policy())
-        self._fetch_timeout_s = fetch_timeout_s
+        self._judging: set[asyncio.Task[Verdict]] = set()
         self._on_change = on_change
         self._check = SharedCheck(self._prove, clock, check_timeout_s)
         self._unstarted: str | None = None  # the installation with which `start` has yet to succeed
@@ -131,26 +127,32 @@ class Guarded(Decorator):
         self._become(self._breaker.checked(now_s) if error is None else self._breaker.tripped(now_s), error)
 
     async def put(self, reference: Reference, payload: bytes) -> None:
-        """As the backend's. A failure is judged before it is raised. Raises BreakerOpen without asking the backend."""
+        """As the backend's, bounded in time. Raises BreakerOpen without asking the backend.
+
+        A failure is judged before it is raised, and also if the caller is cancelled meanwhile.
+        """
         self._begin(reference)
         try:
             await self._inner.put(reference, payload)
-        except Exception as error:
-            await self.judge(reference, error)
-            raise
         except asyncio.CancelledError:
             self._unproven(reference)
+            raise
+        except Exception as error:
+            judging = asyncio.create_task(self.judge(reference, error))
+            self._judging.add(judging)
+            judging.add_done_callback(self._judging.discard)
+            await asyncio.shield(judging)
             raise
         self._succeeded()
 
     async def get(self, reference: Reference, admit: Admit | None = None) -> bytes:
-        """As the backend's, within `fetch_timeout_s`. Raises BreakerOpen without asking the backend, and NoRoom.
+        """As the backend's, bounded in time. Raises BreakerOpen without asking the backend, and NoRoom.
 
         After an exception call `judge`; who does not leaves the failure uncounted.
         """
         self._begin(reference)
         try:
-            payload = await self._fetch(reference, admit)
+            payload = await self._inner.get(reference, admit)
         except (PayloadMissing, PayloadCorrupt, NoRoom, asyncio.CancelledError):
             self._unproven(reference)
             raise
@@ -186,6 +188,8 @@ class Guarded(Decorator):
             raise error
 
     async def aclose(self) -> None:
+        if self._judging:
+            await asyncio.wait(self._judging)
         await self._check.aclose()
         await self._inner.aclose()
 
@@ -195,41 +199,6 @@ class Guarded(Decorator):
         else:
             self.ownership = await self._inner.start(self._unstarted)
             self._unstarted = None
-
-    async def _fetch(self, reference: Reference, admit: Admit | None) -> bytes:
-        try:
-            async with asyncio.timeout(self._fetch_timeout_s) as limit:
-                return await self._inner.get(reference, admit and self._patient(limit, admit, reference))
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise StorageUnavailable(
-                f"{self.name}: {reference} was not read within {self._fetch_timeout_s} s",
-                backend=self.name,
-                reference=reference,
-            ) from error
-
-    def _patient(self, limit: asyncio.Timeout, admit: Admit, reference: Reference) -> Admit:
-        """`admit`, with the fetch's time standing still: waiting for our own room must not look like a slow backend."""
-
-        async def patient(size_bytes: int) -> None:
-            now_s = asyncio.get_running_loop().time
-            ends_s = limit.when()
-            if ends_s is None or limit.expired():
-                return await admit(size_bytes)
-            left_s = ends_s - now_s()
-            limit.reschedule(None)
-            try:
-                async with asyncio.timeout(self._fetch_timeout_s):
-                    await admit(size_bytes)
-            except TimeoutError as error:
-                raise NoRoom(
-                    f"{self.name}: no room for {size_bytes} bytes", backend=self.name, reference=reference
-                ) from error
-            finally:
-                limit.reschedule(now_s() + left_s)
-
-        return patient
 
     def _begin(self, reference: Reference) -> None:
         begun = self._breaker.begin(str(reference), self._clock.monotonic_s())

@@ -56,6 +56,7 @@ def use_everything(metrics: Metrics, queue: str, tenant: str | None, backend: st
     metrics.enqueued(0.004)
     metrics.refused("redis-full")
     metrics.replayed()
+    metrics.upload_abandoned(backend)
     metrics.redis_up(True)
     metrics.snapshot([QueueGauges(queue, overdue=3, oldest_overdue_s=9)], unlisted=0, memory_ratio=0.1, at_ms=1)
     metrics.script("claim", 0.001, 1)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.bounded import NoRoom
 from service.breaker import Policy
 from service.bulkhead import Bulkhead
 from service.catalogue import FAILURE_KINDS, OPERATIONS, STORAGE_OUTCOMES
-from service.guarded import BreakerOpen, Guarded, NoRoom, Verdict
+from service.guarded import BreakerOpen, Guarded, Verdict
 from service.storage import Metered
 from storage_backends.base import (
     AccessDenied,
@@ -26,6 +27,7 @@ from storage_backends.base import (
     Stored,
 )
 from storage_backends.reference import Reference, new_uuid
+from tests.kit.waiting import eventually
 
 
 class StoppedClock:
@@ -50,12 +52,13 @@ class Shelf:
         self.payloads: dict[Reference, bytes] = {}
         self.faults: dict[object, Exception] = {}  #: an operation, or (operation, reference) -> what it raises
         self.calls: list[str] = []
-        self.gate = asyncio.Event()
+        self.gate = asyncio.Event()  #: where all calls wait
         self.gate.set()
+        self.gates: dict[str, asyncio.Event] = {}  #: where calls of one operation wait
 
     async def called(self, operation: str, reference: Reference | None = None) -> None:
         self.calls.append(operation)
-        await self.gate.wait()
+        await self.gates.get(operation, self.gate).wait()
         fault = self.faults.get((operation, reference)) or self.faults.get(operation)
         if fault is not None:
             raise fault
@@ -128,7 +131,7 @@ def changes() -> list[tuple[str, str]]:
 @pytest.fixture
 async def impatient(shelf, clock) -> AsyncIterator[Guarded]:
     """Gives up on what hangs at once."""
-    guarded = Guarded(shelf, clock, fetch_timeout_s=0.01, check_timeout_s=0.01)
+    guarded = Guarded(shelf, clock, fetch_timeout_s=0.01, put_timeout_s=0.01, check_timeout_s=0.01)
     yield guarded
     await guarded.aclose()
 
@@ -426,6 +429,27 @@ class TestPuts:
         with pytest.raises(StorageUnavailable):
             await guarded.put(a_reference(), b"coat")
         assert not guarded.available
+
+    async def test_a_put_that_hangs_is_unavailable_and_may_yet_arrive(self, impatient, shelf):
+        """A process that only accepts has nothing else to notice a dead network by."""
+        shelf.gate.clear()
+        with pytest.raises(StorageUnavailable, match="was not stored within") as error:
+            await impatient.put(a_reference(), b"coat")
+        assert error.value.maybe_done
+        assert impatient.state == "open"
+
+    async def test_a_caller_who_is_gone_before_the_verdict_does_not_prevent_it(self, guarded, shelf):
+        """Clients hang up in an outage, and their requests are cancelled: the breaker must open all the same."""
+        shelf.faults |= {"put": away(), "check": away()}
+        shelf.gates["check"] = asyncio.Event()
+        put = asyncio.create_task(guarded.put(a_reference(), b"coat"))
+        await eventually(lambda: "check" in shelf.calls)
+        put.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await put
+        shelf.gates["check"].set()
+        await guarded.aclose()
+        assert guarded.state == "open"
 
 
 class TestStart:
