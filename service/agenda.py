@@ -45,10 +45,12 @@ class Agenda:
         """Something could be taken: no reason to wait any more."""
         self._waits.pop(queue, None)
 
-    def slots_freed(self) -> None:
-        """Whoever waits for a slot may look at once."""
-        for queue in [queue for queue, wait in self._waits.items() if wait.cause == "slots"]:
+    def slots_freed(self) -> bool:
+        """Whoever waits for a slot may look at once. Returns whether anybody does."""
+        waiting = [queue for queue, wait in self._waits.items() if wait.cause == "slots"]
+        for queue in waiting:
             self._waits[queue] = _Wait(0.0, FIRST_WAIT_S / 2, "slots")
+        return bool(waiting)
 
     def ready(self, queue: str, now_s: float) -> bool:
         wait = self._waits.get(queue)

@@ -7,7 +7,7 @@ Any number of dispatchers run side by side without a leader: claims are atomic, 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from service.agenda import Agenda
 from service.catalogue import LATENESS_BUCKETS_MS
 from service.clock import Clock
-from service.fetcher import Fetcher, Reservation
+from service.fetcher import Fetcher
 from service.ledger import Ledger
 from service.metrics import Metrics
 from service.overdue import Overdue
@@ -54,7 +54,7 @@ class Pace:
 
 
 class Dispatcher:
-    """`round` is a loop's round; `refused` and `slot_freed` are the fetcher's to call, `woken` is the wake-up channel's."""
+    """`round` is a loop's round; `refused` and `slots_freed` are the fetcher's to call, `woken` is the wake-up channel's."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class Dispatcher:
     ) -> None:
         self._ledger = ledger
         self._fetcher = fetcher
+        fetcher.slots_freed, fetcher.refused = self.slots_freed, self.refused
         self._trash = trash
         self._agenda = agenda
         self._overdue = overdue
@@ -106,9 +107,9 @@ class Dispatcher:
         if due_ms < self._planned_ms:
             self.wake()
 
-    def slot_freed(self) -> None:
-        if "slots" in self._agenda.causes():
-            self._agenda.slots_freed()
+    def slots_freed(self) -> None:
+        """Enough fetch slots are free again for a claim to be worth while."""
+        if self._agenda.slots_freed():
             self.wake()
 
     def refused(self, queue: str, outcome: Delivery) -> None:
@@ -184,7 +185,7 @@ class Dispatcher:
             await self._reclaim(queue)
         if claimed.trash_due:
             await self._trash.collect(queue)
-        return claimed.status is ClaimStatus.OK and claimed.took > 0 and not claimed.skipped
+        return claimed.took > 0 and claimed.looks_again
 
     def _next_look(self, queue: str, claimed: Claimed) -> float | None:
         now_s = self._clock.monotonic_s()
@@ -194,7 +195,7 @@ class Dispatcher:
         if claimed.status is ClaimStatus.FULL:
             self._agenda.wait(queue, "ready_full", now_s)
             return None
-        if claimed.skipped:
+        if claimed.looks_again and not claimed.progressed:
             full = self._no_offload_until_s.get(queue, 0.0) > now_s
             self._agenda.wait(queue, "redis_full" if full else "slots", now_s)
             return None
@@ -218,13 +219,15 @@ class Dispatcher:
         self._agenda.wait(queue, "ready_unusable", self._clock.monotonic_s())
 
 
-async def _all(turns: list) -> list[float | None]:  # type: ignore[type-arg]  # coroutines
+async def _all(turns: Iterable[Coroutine[None, None, float | None]]) -> list[float | None]:
     """Their results. All of them end before the first error is raised: one queue's failure cuts nobody's turn short."""
     results = await asyncio.gather(*turns, return_exceptions=True)
+    ended: list[float | None] = []
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    return results
+        ended.append(result)
+    return ended
 
 
 def _backend_of(member: str) -> str:

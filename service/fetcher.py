@@ -74,7 +74,9 @@ class Reservation:
 
 
 class Fetcher:
-    """`on_delivered` is told of queues that have new trash, `on_refused` of queues that could not take a payload."""
+    """Tells the dispatcher, which sets both, by `slots_freed` that a claim is worth while again, and by `refused` of queues
+    that could not take a payload.
+    """
 
     def __init__(
         self,
@@ -85,8 +87,6 @@ class Fetcher:
         *,
         lease_ms: int,
         max_attempts: Callable[[str], int],
-        on_slot: Callable[[], None],
-        on_refused: Callable[[str, Delivery], None],
     ) -> None:
         self._ledger = ledger
         self._depots = depots
@@ -94,8 +94,8 @@ class Fetcher:
         self._clock = clock
         self._lease_ms = lease_ms
         self._max_attempts = max_attempts
-        self._on_slot = on_slot
-        self._on_refused = on_refused
+        self.slots_freed: Callable[[], None] = lambda: None
+        self.refused: Callable[[str, Delivery], None] = lambda queue, outcome: None
         self._bulkheads = {name: depot.bulkhead for name, depot in depots.items()} | {
             UNKNOWN: Bulkhead(_UNKNOWN_SLOTS, 0)
         }
@@ -192,12 +192,14 @@ class Fetcher:
             log.warning("job left to its lease", queue=held.queue, reference=str(held.job.reference), code=error.code)
         except asyncio.CancelledError:
             raise  # still held: drain gives it back
-        except Exception as error:  # noqa: BLE001  the top of a task: the log is the handling; the lease runs out
+        except Exception as error:
             log.error("job left to its lease", queue=held.queue, error=type(error).__name__, exc_info=error)  # noqa: TRY400
         finally:
             admission.release()
             bulkhead.give_back()
-            self._on_slot()
+            # A quarter, so that claims come in batches; half of the slots are a reserve, so that no fetch thread waits.
+            if bulkhead.free >= bulkhead.slots // 4:
+                self.slots_freed()
         self._held.discard(held)
 
     async def _finish(self, held: _Held, admission: Admission) -> None:
@@ -223,7 +225,7 @@ class Fetcher:
         elif outcome is Delivery.GONE:
             self._metrics.lease_lost(backend)
         else:
-            self._on_refused(queue, outcome)
+            self.refused(queue, outcome)
             if outcome is Delivery.NO_ROOM:
                 await self._ledger.release(queue, [held.job], wait_ms=FULL_WAIT_MS)
 

@@ -119,7 +119,18 @@ class Claimed:
 
     @property
     def took(self) -> int:
+        """Jobs that left the delayed set for good."""
         return self.moved + len(self.leased) + len(self.buried)
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether the queue needs another look at once."""
+        return self.next_look_ms is not None and self.next_look_ms <= self.now_ms
+
+    @property
+    def progressed(self) -> bool:
+        """Whether anything changed, by this claim or by what it tells its caller to do."""
+        return bool(self.took or self.put_back or self.leases_expired or self.trash_due)
 
 
 class Delivery(StrEnum):

@@ -1,0 +1,47 @@
+"""What must hold of Redis before anything runs, and whose installation it is.
+
+older than 7.0               refused: scripts could not be allowed to run when Redis is full
+an evicting maxmemory-policy refused unless allowed: Redis would drop jobs without a word
+a newer layout               refused: this release would misread it
+away, loading, full          waited for: raises RetryLater
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from service.census import Census
+from service.errors import CannotStart
+from service.keys import LAYOUT, Keys
+from service.transport import Transport
+from storage_backends.reference import new_uuid
+
+OLDEST: Final = (7, 0)
+
+
+async def check_redis(transport: Transport, census: Census, keys: Keys, *, allow_eviction: bool) -> str:
+    """The installation id, made if there was none. Raises CannotStart, RetryLater. Idempotent."""
+    server = await census.server()
+    if server.version[:2] < OLDEST:
+        raise CannotStart(
+            f"Redis {'.'.join(map(str, server.version))} is too old: 7.0 or newer is needed, or any Valkey"
+        )
+    if server.eviction != "noeviction" and not allow_eviction:
+        raise CannotStart(
+            f"maxmemory-policy is {server.eviction}: Redis would throw jobs away when it is full. "
+            "Set it to noeviction, or accept the loss with COATCHECK_REDIS__ALLOW_EVICTION=true"
+        )
+    found = await _meta(transport, keys)
+    if b"installation" not in found or b"layout" not in found:
+        await transport.send(
+            [("HSETNX", keys.meta, "layout", LAYOUT), ("HSETNX", keys.meta, "installation", new_uuid())]
+        )
+        found = await _meta(transport, keys)
+    layout = int(found[b"layout"])
+    if layout > LAYOUT:
+        raise CannotStart(f"this Redis has layout {layout}, of a newer release; this one knows {LAYOUT}")
+    return found[b"installation"].decode()
+
+
+async def _meta(transport: Transport, keys: Keys) -> Mapping[bytes, bytes]:
+    flat = (await transport.send([("HGETALL", keys.meta)]))[0]
+    return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -1,0 +1,336 @@
+"""Builds everything of one process, from settings alone, and closes it in reverse. Alone in knowing everybody.
+
+Settings ─► pool ─► Transport ─► Ledger ─┬─► Producer ◄─ StorageRouter, Uploads ◄─ Guarded(Metered(backend))
+                                         ├─► Fetcher ◄─ Depots ◄──────────────────── the same
+                                         ├─► Dispatcher ◄─ Agenda, Trash
+                                         └─► Housekeeping, Gauges ◄─ Census
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final
+
+import structlog
+
+from service.agenda import Agenda
+from service.breaker import Policy
+from service.catalogue import LATENESS_BUCKETS_MS
+from service.census import Census
+from service.clock import Clock, ServerClock, SystemClock
+from service.dispatcher import Dispatcher, Pace
+from service.errors import CannotStart, RetryLater
+from service.fetcher import Depot, Fetcher
+from service.gauges import Gauges
+from service.guarded import Guarded
+from service.housekeeping import INTERVAL_S as HOUSEKEEPING_S
+from service.housekeeping import Housekeeping
+from service.intake import Intake
+from service.keys import Keys
+from service.ledger import Ledger
+from service.loops import Loop, Loops
+from service.memory import INTERVAL_S as MEMORY_S
+from service.memory import RedisMemory
+from service.metrics import Metrics
+from service.overdue import Overdue
+from service.preflight import check_redis
+from service.producer import Producer
+from service.router import FIELDS, INLINE, Resolved, RoutingRules, StorageRouter
+from service.scripts import Scripts
+from service.settings import RoutingOverrides, Settings
+from service.storage import Metered
+from service.transport import Transport, client, connect
+from service.trash import Trash
+from service.uploads import Uploads
+from service.wake import Wake
+from storage_backends import registry
+from storage_backends.base import Context, Misconfigured, StorageBackend
+
+Round = Callable[[], Awaitable[float | None]]
+ROLES: Final = ("all", "api", "dispatcher")
+LOOPS: Final = ("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping")
+_PROBE_S: Final = 1.0  #: how often an open breaker's time is looked at
+_RETRY_S: Final = 1.0  #: between two looks at a Redis that is not there yet
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether this process can do its work now, and what it knows of its surroundings."""
+
+    ready: bool
+    checks: Mapping[str, str]  #: what was looked at -> `ok`, or what is wrong with it
+
+
+class Service:
+    """One process's parts. `start` may take for ever: it waits for Redis; the parts answer RetryLater meanwhile.
+
+    For one event loop, to be built within it.
+    """
+
+    def __init__(self, settings: Settings, role: str = "all", clock: Clock | None = None) -> None:
+        """Opens nothing. Raises CannotStart for a backend that cannot be built."""
+        self.settings = settings
+        self.role = role
+        self.clock = clock = clock or SystemClock()
+        self.metrics = _metrics(settings)
+        self.keys = Keys(settings.key_prefix, settings.ready_keys())
+        self._pool = connect(
+            settings.redis.url, timeout_s=settings.redis.timeout_s, max_connections=settings.redis.max_connections
+        )
+        self._transport = Transport(self._pool)
+        self.ledger = _ledger(settings, self._transport, self.keys, ServerClock(clock))
+        self.census = Census(self._transport, self.keys, self.ledger.clock)
+        self.memory = RedisMemory(self.census)
+        self.backends, self.offloading = self._backends()
+        self.router = _router(settings)
+        self.producer = self._producer()
+        overdue = Overdue()
+        self.gauges = Gauges(
+            self.census,
+            overdue,
+            self.metrics,
+            clock,
+            configured=list(settings.queues),
+            limit=settings.label_limit,
+        )
+        self._fetcher, self._dispatcher, self._trash = self._dispatching(overdue)
+        self._wake = Wake(self._pool, self.keys.wake, self._dispatcher.woken)
+        self._loops = Loops(self._the_loops())
+        self._started = False
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Waits for Redis, looks whether it will do, starts the backends and the loops. Raises CannotStart."""
+        installation = await self._redis()
+        for backend in self.offloading.values():
+            await _start(backend, installation)
+            self.metrics.ownership(backend.name, ours=backend.ownership.ours or backend.ownership.owner is None)
+        await self.memory.round()
+        self._loops.start()
+        self._started = True
+        log.info("started", role=self.role, installation=installation, backends=sorted(self.backends))
+
+    async def stop(self) -> None:
+        """Stops claiming, finishes or gives back what is held within the grace period, and closes everything. Idempotent."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._dispatch_loop.stop()
+        await self._fetcher.drain(self.settings.dispatcher.grace_s)
+        await self._loops.stop()
+        await self.producer.aclose()
+        await self._wake.aclose()
+        for backend in self.backends.values():
+            await backend.aclose()
+        await self._pool.disconnect()
+        log.info("stopped")
+
+    @property
+    def started(self) -> bool:
+        return self._started
+
+    def alive(self) -> list[str]:
+        """Names of loops that are dead or hang: a restart is needed. Empty: alive."""
+        return self._loops.sick()
+
+    async def readiness(self) -> Readiness:
+        """Asks Redis. A backend that is away is shown, and is no reason to take no jobs; nor is a foreign owner."""
+        checks = {"redis": await self._redis_check()}
+        for name, backend in self.offloading.items():
+            checks[f"backend {name}"] = _state_of(backend)
+        ready = self._started and not self._stopping and checks["redis"] == "ok" and not self.alive()
+        if not self._started:
+            checks["start"] = "waiting"
+        if self._stopping:
+            checks["stop"] = "stopping"
+        return Readiness(ready, checks)
+
+    # ---- parts -----------------------------------------------------------------------------------------------------
+
+    def _backends(self) -> tuple[dict[str, StorageBackend], dict[str, Guarded]]:
+        """All backends by name, and those of them that keep payloads outside Redis."""
+        context = Context(redis=client(self._pool), bodies_key=lambda queue: self.keys.queue(queue).bodies)
+        every: dict[str, StorageBackend] = {}
+        offloading: dict[str, Guarded] = {}
+        for name, chosen in self.settings.backends.items():
+            try:
+                built = registry.build(name, chosen.kind, chosen.options, context)
+            except Misconfigured as error:
+                raise CannotStart(str(error)) from error
+            metered = Metered(built, self.metrics, self.clock)
+            every[name] = metered
+            if not built.inline:
+                every[name] = offloading[name] = self._guarded(metered)
+        return every, offloading
+
+    def _guarded(self, backend: StorageBackend) -> Guarded:
+        chosen = self.settings.breaker
+        self.metrics.breaker(backend.name, "closed")
+        return Guarded(
+            backend,
+            self.clock,
+            policy=Policy(chosen.failures, chosen.window_s, chosen.open_s),
+            fetch_timeout_s=self.settings.dispatcher.fetch_timeout_s,
+            on_change=self._breaker_changed,
+        )
+
+    def _breaker_changed(self, backend: str, state: str, cause: Exception | None) -> None:
+        self.metrics.breaker(backend, state)
+        log.warning("breaker changed", backend=backend, state=state, cause=type(cause).__name__ if cause else None)
+
+    def _producer(self) -> Producer:
+        intake = Intake(self.keys, self.settings.tenant_known, self.settings.max_payload_bytes)
+        return Producer(
+            self.ledger,
+            intake,
+            self.router,
+            Uploads(self.ledger, self.offloading, self.metrics),
+            metrics=self.metrics,
+            clock=self.clock,
+            memory_ratio=lambda: self.memory.ratio,
+            accept_watermark=self.settings.memory.accept_watermark,
+        )
+
+    def _dispatching(self, overdue: Overdue) -> tuple[Fetcher, Dispatcher, Trash]:
+        chosen, lease_ms = self.settings.dispatcher, round(self.settings.dispatcher.lease_s * 1000)
+        trash = Trash(self.ledger, self.offloading, self.metrics)
+        fetcher = Fetcher(
+            self.ledger,
+            {name: Depot(backend) for name, backend in self.offloading.items()},
+            self.metrics,
+            self.clock,
+            lease_ms=lease_ms,
+            max_attempts=self.settings.max_attempts,
+        )
+        dispatcher = Dispatcher(
+            self.ledger,
+            fetcher,
+            trash,
+            Agenda(longest_wait_s=chosen.interval_s, cool_down_s=chosen.cool_down_s),
+            overdue,
+            self.metrics,
+            self.clock,
+            inline=INLINE,
+            policy=self.settings.queue,
+            pace=Pace(chosen.batch, chosen.queue_concurrency, lease_ms),
+        )
+        return fetcher, dispatcher, trash
+
+    def _the_loops(self) -> list[Loop]:
+        def loop(name: str, round_: Round, interval_s: float, *, interruptible: bool = True) -> Loop:
+            return Loop(
+                name,
+                round_,
+                interval_s=interval_s,
+                clock=self.clock,
+                metrics=self.metrics,
+                interruptible=interruptible,
+            )
+
+        chosen = self.settings.dispatcher
+        self._dispatch_loop = loop("dispatch", self._dispatcher.round, chosen.interval_s, interruptible=False)
+        loops = [loop("memory", self.memory.round, MEMORY_S), loop("probe", self._probe, _PROBE_S)]
+        if self.role != "api":
+            trash = loop("trash", self._trash.round, HOUSEKEEPING_S)
+            keeping = Housekeeping(
+                self.ledger,
+                self.census,
+                self.metrics,
+                dead_max_age_ms=round(self.settings.dead.max_age_s * 1000),
+                dead_max_count=self.settings.dead.max_count,
+            )
+            self._dispatcher.wake, self._trash.wake = self._dispatch_loop.wake, trash.wake
+            loops += [
+                self._dispatch_loop,
+                trash,
+                loop("wake", self._wake.round, chosen.interval_s),
+                loop("extend", self._fetcher.extend, chosen.lease_s / 6),
+                loop("housekeeping", keeping.round, HOUSEKEEPING_S),
+            ]
+        return loops
+
+    async def _probe(self) -> None:
+        await asyncio.gather(*(backend.probe_if_due() for backend in self.offloading.values()))
+
+    # ---- Redis -----------------------------------------------------------------------------------------------------
+
+    async def _redis(self) -> str:
+        told = False
+        while True:
+            try:
+                return await check_redis(
+                    self._transport, self.census, self.keys, allow_eviction=self.settings.redis.allow_eviction
+                )
+            except RetryLater as error:
+                if not told:
+                    log.warning("waiting for Redis", code=error.code, error=str(error))
+                told = True
+            await asyncio.sleep(_RETRY_S)
+
+    async def _redis_check(self) -> str:
+        try:
+            async with asyncio.timeout(2.0):
+                await self._transport.send([("PING",)])
+        except (RetryLater, TimeoutError) as error:
+            return f"unavailable: {type(error).__name__}"
+        return "ok"
+
+
+def _metrics(settings: Settings) -> Metrics:
+    return Metrics(
+        version("coatcheck"),
+        backends=settings.backends,
+        queues=settings.queues,
+        tenants=settings.tenants,
+        scripts=[script.name for script in Scripts()],
+        loops=LOOPS,
+        label_limit=settings.label_limit,
+    )
+
+
+def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerClock) -> Ledger:
+    return Ledger(
+        transport,
+        keys,
+        Scripts(),
+        clock,
+        inline=INLINE,
+        lateness_bounds_ms=LATENESS_BUCKETS_MS,
+        idempotency_ttl_ms=round(settings.idempotency_ttl_s * 1000),
+        stale_after_ms=round(settings.sweeper.grace_s * 1000 / 2),
+        max_expiries=settings.retry.max_expiries,
+        backoff_min_ms=round(settings.retry.backoff_min_s * 1000),
+        backoff_max_ms=round(settings.retry.backoff_max_s * 1000),
+        overdraft_jobs=settings.dispatcher.overdraft_jobs,
+    )
+
+
+def _router(settings: Settings) -> StorageRouter:
+    return StorageRouter(
+        Resolved(**{name: getattr(settings.routing, name) for name in FIELDS}),
+        tenants={name: _rules(tenant) for name, tenant in settings.tenants.items()},
+        queues={name: _rules(queue) for name, queue in settings.queues.items()},
+        memory_watermark=settings.memory.fallback_watermark,
+    )
+
+
+def _rules(overrides: RoutingOverrides) -> RoutingRules:
+    return RoutingRules(**{name: getattr(overrides, name) for name in FIELDS})
+
+
+async def _start(backend: Guarded, installation: str) -> None:
+    try:
+        ownership = await backend.start(installation)
+    except Misconfigured as error:
+        raise CannotStart(str(error)) from error
+    if ownership.owner is not None and not ownership.ours:
+        log.error("another installation owns this backend's place", backend=backend.name, owner=ownership.owner)
+
+
+def _state_of(backend: Guarded) -> str:
+    if backend.ownership.owner is not None and not backend.ownership.ours:
+        return f"owned by another installation: {backend.ownership.owner}"
+    return "ok" if backend.state == "closed" else f"breaker {backend.state}"
