@@ -134,7 +134,7 @@ class S3Backend:
             await self._call("check", self._read_marker, spare=True)
 
     async def aclose(self) -> None:
-        """Waits for calls that were abandoned, up to twice `timeout`; one that hangs for longer ends in its own time."""
+        """Waits for abandoned calls, up to twice `timeout`; one that hangs for longer ends in its own time."""
         await self._threads.aclose()
         if self._made is not None:
             self._made.close()

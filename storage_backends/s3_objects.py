@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
@@ -21,11 +22,15 @@ from storage_backends.s3_errors import MISCONFIGURED, translated
 from storage_backends.s3_options import S3Options
 
 if TYPE_CHECKING:
+    from botocore.awsrequest import AWSRequest
     from botocore.response import StreamingBody
     from types_boto3_s3 import S3Client
     from types_boto3_s3.type_defs import ObjectTypeDef
 
-_CHUNK_BYTES: Final = 256 * 1024  #: between two looks at the clock
+_CHUNK_BYTES: Final = 64 * 1024  #: between two looks at the clock
+#: Larger bodies are announced (Expect: 100-continue), so that a store can refuse them unsent. AWS's SDK for Go has the
+#: same threshold: https://pkg.go.dev/github.com/aws/aws-sdk-go-v2/service/s3#Options
+ASK_FROM_BYTES: Final = 2 * 1024 * 1024
 _LENGTH: Final = "coatcheck-length"  #: user metadata, as x-amz-meta-coatcheck-length
 _SHA256: Final = "coatcheck-sha256"
 
@@ -177,8 +182,17 @@ def _client(backend: str, options: S3Options) -> "S3Client":
         s3={"addressing_style": options.addressing},
     )
     try:
-        return boto3.session.Session().client(
+        client: S3Client = boto3.session.Session().client(
             "s3", region_name=options.region, endpoint_url=options.endpoint_url, config=config
         )
     except MISCONFIGURED as error:
         raise Misconfigured(f"backend {backend!r}: boto3 makes no client: {type(error).__name__}") from error
+    client.meta.events.register("before-sign.s3.PutObject", _ask_for_large_ones_only)
+    return client
+
+
+def _ask_for_large_ones_only(request: "AWSRequest", **_: object) -> None:
+    """botocore asks the store before it sends any body: a round trip, or a second if the store does not know how."""
+    body = request.data
+    if isinstance(body, BytesIO) and body.getbuffer().nbytes < ASK_FROM_BYTES:
+        del request.headers["Expect"]
