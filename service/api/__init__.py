@@ -1,0 +1,18 @@
+"""HTTP: parse, call, map errors to status. No logic.
+
+app.py        the application: which call is where
+jobs.py       one job: accept, look up, cancel, reschedule
+batch.py      many jobs in one request
+queues.py     how many jobs a queue holds
+health.py     alive, ready, metrics
+incoming.py   what requests hold: references, headers, times, bodies
+lines.py      a body as lines, each of them a job
+problems.py   errors as RFC 9457 problems
+routes.py     how a request reaches its call
+openapi.py    the reference, by example
+services.py   what all this needs
+"""
+
+from service.api.app import create_app
+
+__all__ = ["create_app"]

@@ -1,0 +1,131 @@
+"""What requests hold: references, headers, times, bodies of bounded size."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import unquote
+
+from starlette.requests import Request
+
+from service.errors import InvalidBody, InvalidHeader, InvalidQueue, InvalidReference, InvalidTime, PayloadTooLarge
+from storage_backends.reference import InvalidName, Reference, check_queue
+
+#: So much of a request that is too large is read and thrown away: a client that is still sending sees no answer.
+_THROWN_AWAY_BYTES: Final = 64 * 2**20
+_THROWN_AWAY_S: Final = 5.0
+
+
+def reference_in(request: Request) -> Reference:
+    """The reference in the path. Raises InvalidReference."""
+    try:
+        return Reference.parse(request.path_params["reference"])
+    except InvalidName as error:
+        raise InvalidReference(str(error)) from error
+
+
+def queue_in(request: Request) -> str:
+    """The queue in the path. Raises InvalidQueue."""
+    try:
+        return check_queue(request.path_params["queue"])
+    except InvalidName as error:
+        raise InvalidQueue(str(error)) from error
+
+
+def header_in(request: Request, name: str) -> str | None:
+    """The value of this header, None without it. Raises InvalidHeader if it is there twice."""
+    wanted = name.lower().encode()
+    values = [value for header, value in request.scope["headers"] if header == wanted]
+    if len(values) > 1:
+        raise InvalidHeader(f"{name} is given {len(values)} times")
+    return values[0].decode("latin-1") if values else None
+
+
+def times_in(request: Request) -> dict[str, str]:
+    """`delay` and `due` in the query. Raises InvalidTime for anything else there, or one of them twice.
+
+    `+` is a plus sign, as in RFC 3986 and in `+01:00`; that it were a space is a custom of HTML forms.
+    """
+    times: dict[str, str] = {}
+    for part in filter(None, request.scope["query_string"].decode("latin-1").split("&")):
+        name, _, value = part.partition("=")
+        name = unquote(name)
+        if name not in ("delay", "due"):
+            raise InvalidTime(f"unknown parameter {name[:60]!r}: delay and due are possible here")
+        if name in times:
+            raise InvalidTime(f"{name} is given twice")
+        times[name] = unquote(value)
+    return times
+
+
+def no_query_in(request: Request) -> None:
+    """Raises InvalidTime if there is one, so that a time in the wrong place is not passed over."""
+    if request.scope["query_string"]:
+        raise InvalidTime("no parameters are possible here: times belong in the body")
+
+
+async def body_of(request: Request, limit_bytes: int) -> bytes:
+    """The body, as it was sent. Raises PayloadTooLarge; of a body that is too large nothing is kept."""
+    chunks: list[bytes] = []
+    size = 0
+    stream = request.stream()
+    if _announced(request) > limit_bytes:
+        if header_in(request, "Expect") is None:  # otherwise nothing comes unless we ask for it
+            await throw_away(stream)
+        raise _too_large(limit_bytes)
+    async for chunk in stream:
+        size += len(chunk)
+        if size > limit_bytes:
+            chunks.clear()
+            await throw_away(stream)
+            raise _too_large(limit_bytes)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def throw_away(stream: AsyncIterator[bytes]) -> None:
+    """Reads the rest, a bounded part of it, for a bounded time."""
+    left = _THROWN_AWAY_BYTES
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_THROWN_AWAY_S):
+            async for chunk in stream:
+                left -= len(chunk)
+                if left < 0:
+                    return
+
+
+def object_of(text: bytes) -> dict[str, Any]:
+    """The JSON object that `text` is. Raises InvalidBody, also for a name that is given twice."""
+    try:
+        value = json.loads(text.decode(), object_pairs_hook=_unrepeated)
+    except (ValueError, RecursionError) as error:
+        raise InvalidBody(
+            f"not JSON: {error}" if isinstance(error, ValueError) else "not JSON: nested too deep"
+        ) from error
+    if not isinstance(value, dict):
+        raise InvalidBody(f"not a JSON object but a {type(value).__name__}")
+    return value
+
+
+def known_only(fields: dict[str, Any], *names: str) -> None:
+    """Raises InvalidBody if there is any other field."""
+    unknown = sorted(fields.keys() - set(names))
+    if unknown:
+        raise InvalidBody(f"unknown field {unknown[0][:60]!r}: possible are {', '.join(names)}")
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a name is given twice in one object")
+    return fields
+
+
+def _announced(request: Request) -> int:
+    """Content-Length, 0 without one. The server has checked that it is a number."""
+    return int(header_in(request, "Content-Length") or 0)
+
+
+def _too_large(limit_bytes: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"the request's body is over {limit_bytes} bytes")
