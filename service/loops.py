@@ -62,6 +62,10 @@ class Loop:
         self._stopping = True
         self._woken.set()
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
     def hangs(self) -> bool:
         """Whether the round under way takes suspiciously long."""
         return self._began_s is not None and self._clock.monotonic_s() - self._began_s > HANGS_AFTER_S
@@ -85,7 +89,7 @@ class Loop:
             self._metrics.loop_failed(self.name)
             log.warning("loop waits", loop=self.name, code=error.code, failures=self._failures + 1)
             return self._backoff_s()
-        except Exception as error:  # noqa: BLE001  the top of a loop: the log is the handling
+        except Exception as error:
             self._metrics.loop_failed(self.name)
             log.error("loop failed", loop=self.name, error=type(error).__name__, exc_info=error)  # noqa: TRY400  see above
             pause_s = self._backoff_s()
@@ -113,7 +117,6 @@ class Loops:
     def __init__(self, loops: Iterable[Loop]) -> None:
         self._loops = list(loops)
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopping = False
 
     def start(self) -> None:
         self._tasks = [asyncio.create_task(loop.run(), name=f"loop {loop.name}") for loop in self._loops]
@@ -122,13 +125,18 @@ class Loops:
 
     def sick(self) -> list[str]:
         """Names of loops that are dead or hang; empty if all is well."""
-        pairs = zip(self._loops, self._tasks, strict=True)
-        return [loop.name for loop, task in pairs if (task.done() and not self._stopping) or loop.hangs()]
+        pairs = zip(self._loops, self._tasks, strict=False)  # no tasks before the start
+        return [loop.name for loop, task in pairs if (task.done() and not loop.stopping) or loop.hangs()]
+
+    async def settled(self, loop: Loop, within_s: float = 5.0) -> None:
+        """Waits until a stopped loop's last round is over, or `within_s`."""
+        for other, task in zip(self._loops, self._tasks, strict=False):
+            if other is loop:
+                await asyncio.wait([task], timeout=within_s)
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Ends every loop after its round under way, or within `grace_s`."""
-        self._stopping = True
-        for loop, task in zip(self._loops, self._tasks, strict=True):
+        for loop, task in zip(self._loops, self._tasks, strict=False):
             loop.stop()
             if loop.interruptible:
                 task.cancel()
@@ -139,5 +147,5 @@ class Loops:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not self._stopping and not task.cancelled():
+        if not task.cancelled() and task.exception() is not None:
             log.critical("loop died", loop=task.get_name(), error=type(task.exception()).__name__)

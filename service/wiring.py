@@ -7,14 +7,14 @@ Settings ─► pool ─► Transport ─► Ledger ─┬─► Producer ◄─
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Final
 
 import structlog
 
 from service.agenda import Agenda
+from service.api.services import Health, JobServices, Services
 from service.breaker import Policy
 from service.catalogue import LATENESS_BUCKETS_MS
 from service.census import Census
@@ -24,14 +24,12 @@ from service.errors import CannotStart, RetryLater
 from service.fetcher import Depot, Fetcher
 from service.gauges import Gauges
 from service.guarded import Guarded
-from service.housekeeping import INTERVAL_S as HOUSEKEEPING_S
-from service.housekeeping import Housekeeping
+from service.housekeeping import INTERVAL_S as HOUSEKEEPING_S, Housekeeping
 from service.intake import Intake
 from service.keys import Keys
 from service.ledger import Ledger
 from service.loops import Loop, Loops
-from service.memory import INTERVAL_S as MEMORY_S
-from service.memory import RedisMemory
+from service.memory import INTERVAL_S as MEMORY_S, RedisMemory
 from service.metrics import Metrics
 from service.overdue import Overdue
 from service.preflight import check_redis
@@ -48,20 +46,12 @@ from storage_backends import registry
 from storage_backends.base import Context, Misconfigured, StorageBackend
 
 Round = Callable[[], Awaitable[float | None]]
-ROLES: Final = ("all", "api", "dispatcher")
 LOOPS: Final = ("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping")
 _PROBE_S: Final = 1.0  #: how often an open breaker's time is looked at
 _RETRY_S: Final = 1.0  #: between two looks at a Redis that is not there yet
+_PING_S: Final = 2.0  #: probes are usually given up after a few seconds
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Whether this process can do its work now, and what it knows of its surroundings."""
-
-    ready: bool
-    checks: Mapping[str, str]  #: what was looked at -> `ok`, or what is wrong with it
 
 
 class Service:
@@ -113,13 +103,15 @@ class Service:
         self._started = True
         log.info("started", role=self.role, installation=installation, backends=sorted(self.backends))
 
-    async def stop(self) -> None:
-        """Stops claiming, finishes or gives back what is held within the grace period, and closes everything. Idempotent."""
-        if self._stopping:
-            return
+    async def stop_dispatching(self) -> None:
+        """No more claims; what is held is finished or given back within the grace period. Idempotent. `close` must follow."""
         self._stopping = True
         self._dispatch_loop.stop()
+        await self._loops.settled(self._dispatch_loop)
         await self._fetcher.drain(self.settings.dispatcher.grace_s)
+
+    async def close(self) -> None:
+        """Closes everything, in reverse. Idempotent. No call to any part is under way or follows."""
         await self._loops.stop()
         await self.producer.aclose()
         await self._wake.aclose()
@@ -132,21 +124,32 @@ class Service:
     def started(self) -> bool:
         return self._started
 
-    def alive(self) -> list[str]:
-        """Names of loops that are dead or hang: a restart is needed. Empty: alive."""
-        return self._loops.sick()
+    def services(self) -> Services:
+        """What the HTTP application of this role needs."""
+        jobs = JobServices(self.producer, self.ledger, self.backends, self.settings.max_payload_bytes)
+        return Services(
+            metrics=self.metrics,
+            refresh=self.gauges.refresh,
+            alive=self.alive,
+            ready=self.ready,
+            jobs=None if self.role == "dispatcher" else jobs,
+            version=version("coatcheck"),
+        )
 
-    async def readiness(self) -> Readiness:
+    def alive(self) -> Health:
+        """Not, if a loop is dead or hangs: then a restart is needed."""
+        sick = self._loops.sick()
+        return Health(not sick, [f"loop {name} is dead or hangs" for name in sick])
+
+    async def ready(self) -> Health:
         """Asks Redis. A backend that is away is shown, and is no reason to take no jobs; nor is a foreign owner."""
-        checks = {"redis": await self._redis_check()}
-        for name, backend in self.offloading.items():
-            checks[f"backend {name}"] = _state_of(backend)
-        ready = self._started and not self._stopping and checks["redis"] == "ok" and not self.alive()
+        reasons = [*self.alive().reasons, *await self._redis_faults()]
         if not self._started:
-            checks["start"] = "waiting"
+            reasons.append("starting: waiting for Redis, or for backends to answer")
         if self._stopping:
-            checks["stop"] = "stopping"
-        return Readiness(ready, checks)
+            reasons.append("stopping")
+        backends = {name: _state_of(backend) for name, backend in self.offloading.items()}
+        return Health(not reasons, reasons, {"backends": backends})
 
     # ---- parts -----------------------------------------------------------------------------------------------------
 
@@ -270,13 +273,15 @@ class Service:
                 told = True
             await asyncio.sleep(_RETRY_S)
 
-    async def _redis_check(self) -> str:
+    async def _redis_faults(self) -> list[str]:
         try:
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(_PING_S):
                 await self._transport.send([("PING",)])
-        except (RetryLater, TimeoutError) as error:
-            return f"unavailable: {type(error).__name__}"
-        return "ok"
+        except RetryLater as error:
+            return [str(error)]
+        except TimeoutError:
+            return [f"Redis did not answer within {_PING_S:g} s"]
+        return []
 
 
 def _metrics(settings: Settings) -> Metrics:
