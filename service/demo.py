@@ -37,9 +37,8 @@ _KINDS: Final = (
 
 async def demo(api_url: str, redis_url: str, console: Console) -> None:
     """Prints a table, a line a job. Raises TimeoutError if a job does not arrive."""
-    console.print(
-        f"\nSending {sum(kind.count for kind in _KINDS)} jobs to [bold]{api_url}/v1/queues/{QUEUE}/jobs[/bold] …"
-    )
+    jobs = sum(kind.count for kind in _KINDS)
+    console.print(f"\nSending {jobs} jobs to [bold]{api_url}/v1/queues/{QUEUE}/jobs[/bold] …")
     async with httpx.AsyncClient(base_url=api_url) as http, Redis.from_url(redis_url) as redis:
         sent = [await _send(http, kind) for kind in _KINDS for _ in range(kind.count)]
         console.print(f"… accepted; waiting for them with BRPOP {Keys().queue(QUEUE).ready}\n")
@@ -59,7 +58,7 @@ async def _send(http: httpx.AsyncClient, kind: _Kind) -> tuple[_Kind, str, dict[
 
 async def _receive(redis: Redis, count: int) -> dict[str, tuple[int, int]]:
     """name -> when it arrived, ms, and its size."""
-    arrived = {}
+    arrived: dict[str, tuple[int, int]] = {}
     while len(arrived) < count:
         _, payload = cast(tuple[bytes, bytes], await redis.brpop([Keys().queue(QUEUE).ready]))
         arrived[payload[:_ID].decode()] = (time.time_ns() // 1_000_000, len(payload))

@@ -47,7 +47,7 @@ async def serve(
 ) -> None:
     """Serves `app` and runs `service` until SIGTERM or SIGINT, or, if there is one, until `meanwhile` is done.
 
-    `meanwhile` begins when the service has started. Raises CannotStart, and what `meanwhile` raises, when all is closed.
+    `meanwhile` begins when the service has started. Raises CannotStart, and what `meanwhile` raises, once all is shut.
     """
     server = _Server(
         uvicorn.Config(

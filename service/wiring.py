@@ -104,7 +104,7 @@ class Service:
         log.info("started", role=self.role, installation=installation, backends=sorted(self.backends))
 
     async def stop_dispatching(self) -> None:
-        """No more claims; what is held is finished or given back within the grace period. Idempotent. `close` must follow."""
+        """No more claims; what is held is finished or given back within the grace period. `close` must follow."""
         self._stopping = True
         self._dispatch_loop.stop()
         await self._loops.settled(self._dispatch_loop)
