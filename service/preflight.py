@@ -6,16 +6,30 @@ a newer layout               refused: this release would misread it
 away, loading, full          waited for: raises RetryLater
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from service.census import Census
-from service.errors import CannotStart
+from service.errors import CannotStart, RedisUnavailable
 from service.keys import LAYOUT, Keys
-from service.transport import Transport
+from service.transport import Encodable, Transport
 from storage_backends.reference import new_uuid
 
 OLDEST: Final = (7, 0)
+
+
+class Gated(Transport):
+    """Closed until somebody has looked at Redis: no job may go into one that would lose it.
+
+    While it is closed, everything raises RedisUnavailable.
+    """
+
+    opened = False
+
+    async def send(self, commands: Sequence[tuple[Encodable, ...]], *, raising: bool = True) -> list[Any]:
+        if not self.opened:
+            raise RedisUnavailable("starting: Redis is not there yet, or has not been looked at")
+        return await super().send(commands, raising=raising)
 
 
 async def check_redis(transport: Transport, census: Census, keys: Keys, *, allow_eviction: bool) -> str:

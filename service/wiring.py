@@ -32,7 +32,7 @@ from service.loops import Loop, Loops
 from service.memory import INTERVAL_S as MEMORY_S, RedisMemory
 from service.metrics import Metrics
 from service.overdue import Overdue
-from service.preflight import check_redis
+from service.preflight import Gated, check_redis
 from service.producer import Producer
 from service.router import FIELDS, INLINE, Resolved, RoutingRules, StorageRouter
 from service.scripts import Scripts
@@ -70,8 +70,8 @@ class Service:
         self._pool = connect(
             settings.redis.url, timeout_s=settings.redis.timeout_s, max_connections=settings.redis.max_connections
         )
-        self._transport = Transport(self._pool)
-        self.ledger = _ledger(settings, self._transport, self.keys, ServerClock(clock))
+        self._transport, self._gate = Transport(self._pool), Gated(self._pool)
+        self.ledger = _ledger(settings, self._gate, self.keys, ServerClock(clock))
         self.census = Census(self._transport, self.keys, self.ledger.clock)
         self.memory = RedisMemory(self.census)
         self.backends, self.offloading = self._backends()
@@ -98,7 +98,7 @@ class Service:
         for backend in self.offloading.values():
             await _start(backend, installation)
             self.metrics.ownership(backend.name, ours=backend.ownership.ours or backend.ownership.owner is None)
-        await self.memory.round()
+        self._gate.opened = True
         self._loops.start()
         self._started = True
         log.info("started", role=self.role, installation=installation, backends=sorted(self.backends))
