@@ -5,9 +5,10 @@ put a job into its ready list twice. Who may repeat what is the ledger's busines
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
@@ -15,16 +16,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
+    ConnectionError as RedisConnectionError,
     MasterDownError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
-)
-from redis.exceptions import (
-    ConnectionError as RedisConnectionError,
-)
-from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
 
@@ -58,7 +55,6 @@ def connect(url: str, *, timeout_s: float, max_connections: int) -> BlockingConn
         retry_on_error=[],
         protocol=2,
         client_name="coatcheck",
-        encoding_errors="surrogateescape",  # a member that is no reference may be any bytes, and is named back as the same
     )
 
 
@@ -110,7 +106,7 @@ class Transport:
         return connection
 
     async def _exchange(self, connection: AbstractConnection, commands: Sequence[tuple[Encodable, ...]]) -> list[Any]:
-        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        await connection.send_packed_command(_packed(commands), check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:
@@ -123,6 +119,19 @@ class Transport:
             except ResponseError as error:
                 replies.append(error)
         return replies
+
+
+def _packed(commands: Sequence[tuple[Encodable, ...]]) -> bytes:
+    """As they go over the wire. redis-py's asyncio connection packs in Python: 1 ms of the loop for 1,000 arguments."""
+    pack: Callable[[tuple[Encodable, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]  # takes any length
+    try:
+        return b"".join(map(pack, commands))
+    except UnicodeEncodeError:  # a member that is no reference may be any bytes, and is named back as the same
+        return b"".join(pack(tuple(map(_encoded, command))) for command in commands)
+
+
+def _encoded(argument: Encodable) -> Encodable:
+    return argument.encode("utf-8", "surrogateescape") if isinstance(argument, str) else argument
 
 
 def _translated(error: Exception) -> Exception:

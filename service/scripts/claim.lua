@@ -37,7 +37,7 @@ local dead, trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], 
 local now, queue, inline = clock(ARGV[1]), ARGV[2], ARGV[3]
 local batch, max_ready, max_ready_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local lease, byte_limit, bounds = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
-local call, sub, find = redis.call, string.sub, string.find
+local call, sub, find, byte = redis.call, string.sub, string.find, string.byte
 math.randomseed(tonumber(ARGV[9]))
 
 local inline_prefix = inline .. '::' .. queue .. '::'
@@ -46,6 +46,7 @@ local moved_inline, lateness_sum, lateness, bucket = 0, 0, {}, bounds + 1
 local leased, buried, put_back, skipped, waiting = {}, {}, {}, {}, 0
 local bound_ms, backends, unknown = {}, {}, { slots = 0 }
 for i = 1, bounds do bound_ms[i] = tonumber(ARGV[10 + i]) end
+bound_ms[0], bound_ms[bounds + 1] = -1, math.huge
 for i = 1, bounds + 1 do lateness[i] = 0 end
 for i = 11 + bounds, #ARGV, 4 do
   backends[ARGV[i]] = { slots = tonumber(ARGV[i + 1]), probe = tonumber(ARGV[i + 2]), avoid = ARGV[i + 3] }
@@ -76,13 +77,12 @@ local has_moved, has_trouble = call('EXISTS', moved) == 1, call('EXISTS', troubl
 local largest = tonumber(call('HGET', bodies, LARGEST))
 local limit, taken, read, bytes_left = math.min(batch, room), 0, 0, byte_limit
 
--- Lateness falls along a window that is sorted by due, so that the bucket is found by a step from the last one.
-local function count_lateness(late)
-  if late < 0 then late = 0 end
-  while bucket > 1 and late <= bound_ms[bucket - 1] do bucket = bucket - 1 end
-  while bucket <= bounds and late > bound_ms[bucket] do bucket = bucket + 1 end
-  lateness[bucket] = lateness[bucket] + 1
-  lateness_sum = lateness_sum + late
+-- Lateness falls along a window that is sorted by due, so that the bucket is found by a step from the last one. Returns
+-- its bounds: above the first, up to the second.
+local function find_bucket(late)
+  while late <= bound_ms[bucket - 1] do bucket = bucket - 1 end
+  while late > bound_ms[bucket] do bucket = bucket + 1 end
+  return bound_ms[bucket - 1], bound_ms[bucket]
 end
 
 local function give_up(member, reason)
@@ -125,38 +125,61 @@ local function without_bad(bad, members, ids, found)
   return good_members, good_ids, good_found
 end
 
--- When the owner wants this inline job, if the member is a reference; its uuid is known to have a body.
-local function inline_due(member)
-  local _, stop = find(member, '^[1-9]%d+::', prefix_length + 1)
-  if stop ~= #member - 36 or stop > prefix_length + 17 then
-    local _, _, ts = parse(member)
-    return ts
+-- When the owner wants this inline job: the time in its reference; nothing if it is none. Its uuid is known to have a
+-- body. Times of 13 digits that follow one another mostly share their first 7, and bytes cost less than strings made of
+-- them (read with `match` and `tonumber`, these times took a quarter of the whole move).
+local shared, shared_ms = '', 0
+local function time_of(member)
+  local a, b, c, d, e, f, colon, colon_too = byte(member, prefix_length + 8, prefix_length + 15)
+  if colon == 58 and colon_too == 58 and #member == prefix_length + 51 then
+    if sub(member, 1, prefix_length + 7) == shared and a > 47 and a < 58 and b > 47 and b < 58 and c > 47 and c < 58
+      and d > 47 and d < 58 and e > 47 and e < 58 and f > 47 and f < 58 then
+      return shared_ms + ((((a * 10 + b) * 10 + c) * 10 + d) * 10 + e) * 10 + f
+    end
   end
-  return tonumber(sub(member, prefix_length + 1, -39))
+  local _, _, ts = parse(member)
+  if ts and ts >= 1e12 and ts < 1e13 then
+    shared = sub(member, 1, prefix_length + 7)
+    shared_ms = tonumber(sub(shared, -7)) * 1e6 - 48 * 111111
+  end
+  return ts
 end
 
--- Returns how many of these inline members left the delayed set.
-local function move_inline(members, ids)
+-- Returns how many of these inline members left the delayed set. `rank` is where they stand there, one after another,
+-- or false: to remove a range is cheaper than to name each (a twentieth of the whole move).
+local function move_inline(members, ids, rank)
   if #ids == 0 then return 0 end
   local count, bad = fitting(ids), nil
   if count == 0 then return 0 end
   if count < #ids then members, ids = { unpack(members, 1, count) }, { unpack(ids, 1, count) } end
   local found = call('HMGET', bodies, unpack(ids))
   local dues = has_moved and call('HMGET', moved, unpack(ids))
+  local above, up_to, hits = bound_ms[bucket - 1], bound_ms[bucket], 0
   for i = 1, count do
-    local due = found[i] and inline_due(members[i])
+    local due = found[i] and time_of(members[i])
     if due then
-      count_lateness(now - (dues and tonumber(dues[i]) or due))
+      local late = now - (dues and tonumber(dues[i]) or due)
+      if late < 0 then late = 0 end
+      if late <= above or late > up_to then
+        lateness[bucket], hits = lateness[bucket] + hits, 0
+        above, up_to = find_bucket(late)
+      end
+      hits, lateness_sum = hits + 1, lateness_sum + late
     else
       bad = bad or {}
       bad[i] = true
     end
   end
+  lateness[bucket] = lateness[bucket] + hits
   if bad then members, ids, found = without_bad(bad, members, ids, found) end
   if #ids == 0 then return count end
   call('LPUSH', ready, unpack(found))
   call('HDEL', bodies, unpack(ids))
-  call('ZREM', delayed, unpack(members))
+  if rank then
+    call('ZREMRANGEBYRANK', delayed, rank, rank + #ids - 1)
+  else
+    call('ZREM', delayed, unpack(members))
+  end
   if has_trouble then call('HDEL', trouble, unpack(ids)) end
   if has_moved then call('HDEL', moved, unpack(ids)) end
   moved_inline = moved_inline + #ids
@@ -205,19 +228,20 @@ while taken < limit and read < 4 * batch and bytes_left > 0 do
   local window = call('ZRANGE', delayed, '-inf', now, 'BYSCORE', 'LIMIT', #skipped, want)
   if #window == 0 then break end
   read = read + #window
-  local members, ids = {}, {}
+  local members, ids, n, before = {}, {}, 0, #skipped
   for i = 1, #window do
-    if taken + #members >= limit then break end
+    if taken + n >= limit then break end
     local member = window[i]
-    if sub(member, 1, prefix_length) == inline_prefix then
-      members[#members + 1], ids[#ids + 1] = member, sub(member, -36)
+    if find(member, inline_prefix, 1, true) == 1 then
+      n = n + 1
+      members[n], ids[n] = member, sub(member, -36)
     else
       taken = taken + consider(member)
     end
   end
-  taken = taken + move_inline(members, ids)
+  taken = taken + move_inline(members, ids, #skipped == before and before)
 end
-if moved_inline > 0 then tidy(bodies) end
+if moved_inline + #buried > 0 then tidy(bodies) end
 
 waiting = #skipped
 for _, backend in pairs(backends) do

@@ -146,7 +146,7 @@ def test_a_body_treats_each_key_as_its_type(source):
 
 @each_script
 def test_a_script_carries_exactly_the_library_that_it_uses(source):
-    """Whole scripts go over the wire when a server forgot them; and a piece that is missing fails only when it is called."""
+    """A piece that is missing fails only when it is called, in the middle of the script."""
     words = set(re.findall(r"\w+", source.code))
     assert sorted(source.uses) == sorted(piece.name for piece in PIECES if piece.defines & words)
 

@@ -194,7 +194,7 @@ class Rig:
             check(queue, await self.dump(queue))
 
     async def nothing_left(self, queue: str = QUEUE) -> None:
-        """Fails if the queue owns a key, but for the ready list and what expires by itself; or if the index names it."""
+        """Fails if the queue owns a key, but for the ready list and what expires, or if the index names it."""
         of = self.keys.queue(queue)
         left = [key.decode() for key in await self.redis.keys(f"{of.tag.replace('{', '[{]').replace('}', '[}]')}:*")]
         left = [key for key in left if key != of.ready and ":cancelled:" not in key and ":idempotency:" not in key]
