@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ADMIT_ABOVE_BYTES: Final = 64 * 1024  #: smaller bodies are read in the hop that opened them
+MARKER_MAX_BYTES: Final = 1024  #: an installation's id is much shorter; what is longer is not read at all
 DELETE_BATCH: Final = 1_000  #: what DeleteObjects takes at most
 
 
@@ -165,7 +166,11 @@ class S3Backend:
         return await self._call("get", lambda s3: s3.read(opened), reference, abandoned=close_unread)
 
     def _read_marker(self, s3: "S3Objects") -> bytes:
-        return s3.read(s3.open(self._keys.installation, doing="check"))
+        opened = s3.open(self._keys.installation, doing="check")
+        if opened.length_bytes > MARKER_MAX_BYTES:
+            opened.close()
+            raise PayloadCorrupt(f"{self._keys.installation} is no marker of ours", backend=self.name)
+        return s3.read(opened)
 
     def _next(self, pages: "Iterator[list[ObjectTypeDef]]", _: "S3Objects") -> list[Stored] | None:
         page = next(pages, None)

@@ -27,6 +27,7 @@ from storage_backends.base import AccessDenied, PayloadCorrupt, PayloadMissing, 
 from storage_backends.reference import Reference
 from storage_backends.s3_options import BucketMissing
 
+_ABSENT: Final[dict[str, type[StorageError]]] = {"NoSuchKey": PayloadMissing, "NoSuchBucket": BucketMissing}
 _THROTTLED: Final = {
     "BandwidthLimitExceeded", "EC2ThrottledException", "LimitExceededException", "PriorRequestNotComplete",
     "ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
@@ -45,7 +46,7 @@ _SERVER_FAULTS: Final = {"InternalError", "ServiceUnavailable"}
 #: The bucket is elsewhere or in between, or our bytes did not arrive as they were sent: refused, and worth repeating.
 _REFUSED: Final = {
     "AuthorizationHeaderMalformed", "BadDigest", "ConditionalRequestConflict", "IllegalLocationConstraintException",
-    "IncompleteBody", "NoSuchBucket", "OperationAborted", "PermanentRedirect", "RequestTimeout", "TemporaryRedirect",
+    "IncompleteBody", "OperationAborted", "PermanentRedirect", "RequestTimeout", "TemporaryRedirect",
     "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch",
 }  # fmt: skip
 _NEVER_SENT: Final = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
@@ -72,29 +73,26 @@ def translated(
         return _of_answer(error, make)
     name = type(error).__name__
     if isinstance(error, boto.FlexibleChecksumError):
-        return PayloadCorrupt(f"{make.doing}: {name}", backend=backend, reference=reference)
+        return make.error(PayloadCorrupt, name)
     if isinstance(error, _NEVER_SENT):
         return make.unavailable(name)
     if isinstance(error, _NO_CREDENTIALS):
-        return make.denied(name)
+        return make.error(AccessDenied, name)
     return make.unavailable(name, maybe_done=True) if isinstance(error, _NO_ANSWER) else None
 
 
 class _Maker:
     def __init__(self, doing: str, backend: str, reference: Reference | None, writes: bool) -> None:
-        self.doing = doing
+        self._doing = doing
         self._where: dict[str, Any] = {"backend": backend, "reference": reference}
         self._writes = writes
 
-    def missing(self, what: str) -> PayloadMissing:
-        return PayloadMissing(f"{self.doing}: {what}", **self._where)
-
-    def denied(self, what: str) -> AccessDenied:
-        return AccessDenied(f"{self.doing}: {what}", **self._where)
+    def error(self, kind: type[StorageError], what: str) -> StorageError:
+        return kind(f"{self._doing}: {what}", **self._where)
 
     def unavailable(self, what: str, *, throttled: bool = False, maybe_done: bool = False) -> StorageUnavailable:
-        kind = BucketMissing if what.startswith("NoSuchBucket") else StorageUnavailable
-        return kind(f"{self.doing}: {what}", throttled=throttled, maybe_done=maybe_done and self._writes, **self._where)
+        maybe_done = maybe_done and self._writes
+        return StorageUnavailable(f"{self._doing}: {what}", throttled=throttled, maybe_done=maybe_done, **self._where)
 
 
 def _of_answer(error: boto.ClientError, make: _Maker) -> StorageError | None:
@@ -102,14 +100,14 @@ def _of_answer(error: boto.ClientError, make: _Maker) -> StorageError | None:
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
     what = f"{code or 'no code'} ({status})"
     plain = code.removeprefix("KMS.")
-    if code == "NoSuchKey":
-        return make.missing(what)
+    if code in _ABSENT:
+        return make.error(_ABSENT[code], what)
     if plain in _THROTTLED or status == 429:
         return make.unavailable(what, throttled=True)
     if status >= 500 or code in _SERVER_FAULTS:
         return make.unavailable(what, throttled=status == 503 or code == "ServiceUnavailable", maybe_done=True)
     if code in _DENIED or status in (401, 403) or code.startswith("KMS."):
-        return make.denied(what)
+        return make.error(AccessDenied, what)
     if code in _REFUSED or status in (404, 408) or 300 <= status < 400:
         return make.unavailable(what)
     return None

@@ -6,6 +6,7 @@ which a process without S3 does not pay.
 
 import hashlib
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -168,8 +169,8 @@ class S3Objects:
 def _client(backend: str, options: S3Options) -> "S3Client":
     """A client that tries once: what botocore's retries would hide for seconds is what the breaker lives by.
 
-    Checksums on requests only where S3 demands them (DeleteObjects): since 1.36 botocore adds a CRC32 trailer to every
-    put, which many stores refuse. Those that a store sends along are still verified.
+    Checksums on requests only where S3 demands them: since 1.36 botocore adds a CRC32 trailer to every put, which many
+    stores refuse. Those that a store sends along are still verified.
     https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html
     """
     config = Config(
@@ -188,6 +189,7 @@ def _client(backend: str, options: S3Options) -> "S3Client":
     except MISCONFIGURED as error:
         raise Misconfigured(f"backend {backend!r}: boto3 makes no client: {type(error).__name__}") from error
     client.meta.events.register("before-sign.s3.PutObject", _ask_for_large_ones_only)
+    client.meta.events.register("before-sign.s3.DeleteObjects", _add_md5)
     return client
 
 
@@ -196,3 +198,11 @@ def _ask_for_large_ones_only(request: "AWSRequest", **_: object) -> None:
     body = request.data
     if isinstance(body, BytesIO) and body.getbuffer().nbytes < ASK_FROM_BYTES:
         del request.headers["Expect"]
+
+
+def _add_md5(request: "AWSRequest", **_: object) -> None:
+    """S3 demands a checksum of this body and takes any; botocore sends a CRC32 since 1.36, and a store that knows MD5
+    alone answers MissingContentMD5 to every deletion (https://github.com/EnterpriseDB/barman/issues/1146).
+    """
+    body: bytes = request.data or b""
+    request.headers["Content-MD5"] = b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()

@@ -90,11 +90,12 @@ async def test_prefixes_and_backend_names_keep_installations_apart(moto: S3Serve
 async def test_a_damaged_marker_is_nobodys(moto: S3Server, make: Make) -> None:
     """Its owner cannot be read, so that nothing is swept; and it is not overwritten, for it may be another's."""
     bucket = moto.new_bucket()
-    moto.client.put_object(Bucket=bucket, Key=MARKER, Body=b"?", Metadata={"coatcheck-sha256": "0" * 64})
     backend = await make(moto, bucket)
-    assert await backend.start(INSTALLATION) == Ownership(None, ours=False)
-    assert moto.client.get_object(Bucket=bucket, Key=MARKER)["Body"].read() == b"?"
-    await backend.check()
+    for damaged, metadata in ((b"?", {"coatcheck-sha256": "0" * 64}), (INSTALLATION.encode() * 100, {})):
+        moto.client.put_object(Bucket=bucket, Key=MARKER, Body=damaged, Metadata=metadata)
+        assert await backend.start(INSTALLATION) == Ownership(None, ours=False)
+        assert moto.client.get_object(Bucket=bucket, Key=MARKER)["Body"].read() == damaged
+        await backend.check()
 
 
 async def test_a_bucket_that_does_not_exist_refuses_the_start(s3_server: S3Server, make: Make) -> None:

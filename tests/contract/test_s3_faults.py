@@ -241,6 +241,14 @@ async def test_a_deletion_that_names_failures_is_no_success(place: Place) -> Non
         assert caught.value.reference == second
 
 
+async def test_a_deletion_carries_the_checksum_that_every_store_knows(place: Place) -> None:
+    """S3 takes any; many another store answers MissingContentMD5, and nothing would ever be deleted there."""
+    trap = place.proxy.swallow_reply(b"Content-MD5: ")
+    with pytest.raises(StorageUnavailable):
+        await place.backend.delete([a_reference()])
+    await trap
+
+
 async def test_one_object_that_cannot_be_deleted_does_not_shield_the_others(place: Place) -> None:
     """The batches after it are tried; otherwise one refusal keeps thousands in the bucket."""
     references = [a_reference() for _ in range(1_500)]
