@@ -122,7 +122,8 @@ class StorageBackend(Protocol):
     inflight_bytes: int  #: how many bytes of payloads its callers should have under way at once
 
     async def start(self, installation: str) -> Ownership:
-        """Get ready to serve, and claim the place for this installation if nobody has. Idempotent.
+        """Get ready to serve, and claim the place for this installation if nobody has. Idempotent, and cheap when
+        repeated: whoever is about to delete what no reference names asks again whose place it is.
 
         Raises Misconfigured if it can never work as configured. AccessDenied and StorageUnavailable are no obstacle to
         the service's start: the caller calls again later.
@@ -179,5 +180,5 @@ class Scannable(Protocol):
     def scan(self, days: Iterable[str] | None = None) -> AsyncIterator[Stored]:
         """Every payload of this backend, in no promised order, without reading bodies; what is no payload is skipped.
 
-        `days` (`YYYY-MM-DD`, UTC) limits it to payloads whose reference is due on one of these days.
+        `days`, spelt as `Reference.due_day`, limits it to payloads whose reference is due on one of these days.
         """

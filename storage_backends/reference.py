@@ -12,6 +12,7 @@ One spelling only: `parse(str(x)) == x`, and every other text is refused.
 
 import re
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Final
 
 import uuid_utils
@@ -25,6 +26,10 @@ _backend = re.compile(_BACKEND)
 _queue = re.compile(_QUEUE)
 _uuid = re.compile(_UUID)
 _reference = re.compile(rf"({_BACKEND})::({_QUEUE})::(0|[1-9][0-9]{{0,15}})::({_UUID})")
+
+_DAY_MS: Final = 86_400_000
+_CYCLE_YEARS: Final = 400  #: the Gregorian calendar repeats after so many years
+_CYCLE_DAYS: Final = 146_097
 
 MAX_BACKEND_LENGTH: Final = 32
 MAX_QUEUE_LENGTH: Final = 128
@@ -73,6 +78,13 @@ class Reference:
 
     def __str__(self) -> str:
         return f"{self.backend}::{self.queue}::{self.ts_ms}::{self.uuid}"
+
+    @property
+    def due_day(self) -> str:
+        """The UTC day of `ts_ms`, `YYYY-MM-DD`. A year after 9999, where `datetime` ends, has the digits that it needs."""
+        cycles, days = divmod(self.ts_ms // _DAY_MS, _CYCLE_DAYS)
+        day = date(1970, 1, 1) + timedelta(days=days)
+        return f"{day.year + cycles * _CYCLE_YEARS:04}-{day.month:02}-{day.day:02}"
 
     @classmethod
     def parse(cls, text: str) -> "Reference":

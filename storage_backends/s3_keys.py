@@ -5,24 +5,19 @@
 
     shard     last hex digit of the uuid: 16 partitions share the request rate, which S3 grants per prefix
               (https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html)
-    due-day   the UTC day of ts, `YYYY-MM-DD` in the proleptic Gregorian calendar. Years take as many digits as they
-              need: ts reaches the year 287396, where `datetime` ends at 9999. Unpadded beyond four digits, hence
-              not in order there; nothing reads days in order.
+    due-day   Reference.due_day: `YYYY-MM-DD`, the year with more digits after 9999, hence not in order there; nothing
+              reads days in order
 
 Neither a queue's name nor a uuid holds a "/" or begins with a ".": no reference can point outside its backend's part
 of the prefix. One spelling only: `reference_of(key_of(x)) == x`, and every other key is no payload's.
 """
 
 import re
-from datetime import date, timedelta
 from typing import Final
 
 from storage_backends.reference import InvalidName, Reference
 
 SHARDS: Final = "0123456789abcdef"
-_DAY_MS: Final = 86_400_000
-_CYCLE_YEARS: Final = 400  #: the calendar repeats after so many years, weekdays included
-_CYCLE_DAYS: Final = 146_097
 _day = re.compile(r"[0-9]{4,6}-[0-9]{2}-[0-9]{2}")
 _tail = re.compile(r"[0-9a-f]/[0-9-]+/([^/]+)/([0-9]+)-([0-9a-f-]{36})")
 
@@ -39,8 +34,8 @@ class S3Keys:
         """Where the payload of `reference` lies. Raises ValueError for a reference of another backend."""
         if reference.backend != self._backend:
             raise ValueError(f"{reference} is not a reference of backend {self._backend!r}")
-        day = due_day(reference.ts_ms)
-        return f"{self.root}{reference.uuid[-1]}/{day}/{reference.queue}/{reference.ts_ms}-{reference.uuid}"
+        shard, day = reference.uuid[-1], reference.due_day
+        return f"{self.root}{shard}/{day}/{reference.queue}/{reference.ts_ms}-{reference.uuid}"
 
     def reference_of(self, key: str) -> Reference | None:
         """The reference whose payload lies at `key`; None if that is no key of ours."""
@@ -61,10 +56,3 @@ class S3Keys:
         if not _day.fullmatch(day):
             raise InvalidName(f"{day[:50]!r} is not a day, YYYY-MM-DD")
         return f"{self.root}{shard}/{day}/"
-
-
-def due_day(ts_ms: int) -> str:
-    """The UTC day of a due time, as it stands in the key."""
-    cycles, day = divmod(ts_ms // _DAY_MS, _CYCLE_DAYS)
-    within = date(1970, 1, 1) + timedelta(days=day)
-    return f"{within.year + cycles * _CYCLE_YEARS:04}-{within.month:02}-{within.day:02}"

@@ -1,14 +1,14 @@
 """The reference: one spelling, nothing smuggled in, nothing lost."""
 
 import string
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from storage_backends.reference import MAX_TS_MS, InvalidName, Reference, check_backend, check_queue, new_uuid
-from tests.kit.strategies import backends, queues, references, uuids
+from tests.kit.strategies import backends, queues, references, times_ms, uuids
 
 UUID_TEXT = "0193f2a4-7c1e-7b3a-9d57-6f0a1c2b3d4e"
 
@@ -82,6 +82,22 @@ def test_the_last_millisecond_is_that_below_two_to_the_53rd(backend: str, queue:
             Reference.parse(f"{backend}::{queue}::{beyond}::{uuid}")
         with pytest.raises(InvalidName):
             Reference(backend, queue, beyond, uuid)
+
+
+@given(times_ms().filter(lambda ms: ms < 253_402_300_800_000))
+def test_a_day_is_that_of_the_calendar(ts_ms: int) -> None:
+    assert due_day_of(ts_ms) == (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ts_ms)).date().isoformat()
+
+
+def test_days_go_on_after_the_year_9999() -> None:
+    """2^53 ms: by hand, 9007199254740991 ms are 104249991 days and a bit; the calendar repeats every 146097."""
+    assert due_day_of(253_402_300_799_999) == "9999-12-31"
+    assert due_day_of(253_402_300_800_000) == "10000-01-01"
+    assert due_day_of(MAX_TS_MS) == "287396-10-12"
+
+
+def due_day_of(ts_ms: int) -> str:
+    return Reference("s3", "q", ts_ms, UUID_TEXT).due_day
 
 
 def test_the_longest_reference_is_read() -> None:

@@ -6,7 +6,6 @@ from typing import Self
 
 from storage_backends.base import Admit, Bytes, Context, Ownership, PayloadMissing, StorageUnavailable, Stored
 from storage_backends.reference import Reference
-from storage_backends.s3_keys import due_day
 
 ADMIT_ABOVE_BYTES = 64 * 1024
 
@@ -63,7 +62,7 @@ class MemoryBackend:
     async def scan(self, days: Iterable[str] | None = None) -> AsyncIterator[Stored]:
         wanted = None if days is None else set(days)
         for reference, payload in list(self._payloads.items()):
-            if wanted is None or due_day(reference.ts_ms) in wanted:
+            if wanted is None or reference.due_day in wanted:
                 yield Stored(reference, len(payload), stored_at_ms=0)
 
     async def check(self) -> None:
