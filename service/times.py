@@ -126,5 +126,7 @@ def _up_to_ms(duration: timedelta) -> int:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, int) and abs(value) > MAX_TS_MS:
+        return "an integer beyond 2^53"  # Python refuses to spell very long ones
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:60] + "…"

@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from service.errors import CoatcheckError
 from service.ledger import Ledger
 from service.metrics import Metrics
 from storage_backends.base import AccessDenied, StorageUnavailable
@@ -29,7 +28,7 @@ class Store(Protocol):
         """Whether the next payload may be put here."""
 
     async def put(self, reference: Reference, payload: bytes) -> None:
-        """As StorageBackend.put."""
+        """As StorageBackend.put; ends in time."""
 
 
 class NotStored(Exception):
@@ -39,14 +38,10 @@ class NotStored(Exception):
 class Uploads:
     """Puts payloads, a bounded number at once, and discards those that no job came to need."""
 
-    def __init__(
-        self, ledger: Ledger, stores: Mapping[str, Store], metrics: Metrics, *, timeout_s: float = 30.0
-    ) -> None:
-        """`timeout_s`: a put that takes longer counts as failed, whatever its backend's own patience."""
+    def __init__(self, ledger: Ledger, stores: Mapping[str, Store], metrics: Metrics) -> None:
         self._ledger = ledger
         self._stores = dict(stores)
         self._metrics = metrics
-        self._timeout_s = timeout_s
         self._slots = {name: asyncio.Semaphore(store.concurrency) for name, store in stores.items()}
 
     def available(self) -> frozenset[str]:
@@ -61,8 +56,7 @@ class Uploads:
         async with self._slots[reference.backend]:
             put_at_ms = await self._ledger.now_ms()
             try:
-                async with asyncio.timeout(self._timeout_s):
-                    await self._stores[reference.backend].put(reference, payload)
+                await self._stores[reference.backend].put(reference, payload)
             except BaseException as error:
                 if _maybe_stored(error):
                     await self.discard([reference], wait_ms=UNSEEN_WAIT_MS)
@@ -79,14 +73,14 @@ class Uploads:
         for queue, some in by_queue.items():
             try:
                 await self._ledger.discard(queue, some, wait_ms=wait_ms)
-            except CoatcheckError as error:  # must not hide why they are discarded
+            except Exception as error:  # noqa: BLE001  whatever it is, it must not hide why they are discarded
                 for reference in some:
                     self._metrics.upload_abandoned(reference.backend)
-                log.warning("uploads left to the sweeper", queue=queue, count=len(some), code=error.code)
+                log.warning("uploads left to the sweeper", queue=queue, count=len(some), error=type(error).__name__)
 
 
 def _maybe_stored(error: BaseException) -> bool:
-    """Whether the payload may be there, or yet arrive. A nameless error, and a timeout of ours, may be anything."""
+    """Whether the payload may be there, or yet arrive. An error without a name may mean either."""
     if isinstance(error, StorageUnavailable):
         return error.maybe_done
     return not isinstance(error, AccessDenied)
