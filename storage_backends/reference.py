@@ -81,7 +81,7 @@ class Reference:
 
     @property
     def due_day(self) -> str:
-        """The UTC day of `ts_ms`, `YYYY-MM-DD`. A year after 9999, where `datetime` ends, has the digits that it needs."""
+        """The UTC day of `ts_ms`, `YYYY-MM-DD`. Years after 9999, where `datetime` ends, have more digits."""
         cycles, days = divmod(self.ts_ms // _DAY_MS, _CYCLE_DAYS)
         day = date(1970, 1, 1) + timedelta(days=days)
         return f"{day.year + cycles * _CYCLE_YEARS:04}-{day.month:02}-{day.day:02}"
