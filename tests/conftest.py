@@ -7,7 +7,9 @@ import pytest
 from redis.asyncio import Redis
 
 from service.embedded import RedisServer
+from tests.kit.ledgers import Rig, rigged
 from tests.kit.proxy import Proxy
+from tests.kit.s3_servers import ENVIRONMENT, S3Server, running_moto
 from tests.kit.servers import client_of, running_redis
 from tests.kit.tasks import no_task_left
 
@@ -55,6 +57,28 @@ async def redis_proxy(redis_url: str, shared_redis: RedisServer) -> AsyncIterato
     """A proxy in front of `redis_url`: `redis_proxy.url` passes everything until told otherwise."""
     async with Proxy(shared_redis.port) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One S3 server a test process. Ask for `s3_server`."""
+    with running_moto(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_server(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A real S3 API, with credentials where boto3's chain finds them. Take a new bucket for each test."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    return moto
+
+
+@pytest.fixture
+async def rig(redis_url: str) -> AsyncIterator[Rig]:
+    """A ledger whose time the test sets; the layout's invariants are checked after every script."""
+    async with rigged(redis_url) as rig:
+        yield rig
 
 
 @pytest.fixture(autouse=True)
