@@ -26,10 +26,14 @@ _STATUS: Final[tuple[tuple[type[CoatcheckError], int], ...]] = (
 )
 
 
+def status_of(kind: type[CoatcheckError]) -> int:
+    """The status that errors of this kind are answered with."""
+    return next((status for base, status in _STATUS if issubclass(kind, base)), 422)
+
+
 def of(error: CoatcheckError) -> Problem:
     """The problem that `error` is. One that may be repeated says when; one whose outcome is unknown, of which job."""
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 422)
-    problem = plain(status, str(error))
+    problem = plain(status_of(type(error)), str(error))
     problem |= {"type": f"urn:coatcheck:{error.code}", "title": error.code.replace("-", " ").capitalize()}
     if isinstance(error, RetryLater):
         problem["retry_after_s"] = _retry_after_s(error)
