@@ -29,7 +29,8 @@ class SystemClock:
 class ServerClock:
     """Redis's clock as this process knows it: what its replies said, carried on by a monotonic clock.
 
-    Never ahead of Redis by more than Redis's own clock was stepped since the last reply; behind by at most that reply's way back.
+    Never ahead of Redis by more than Redis's own clock was stepped since the last reply; behind by at most that reply's
+    way back.
     """
 
     def __init__(self, clock: Clock) -> None:

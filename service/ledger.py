@@ -7,12 +7,15 @@
                           │  └───── reclaim (deadline) ────┘            │
                           └──────── revive ─────────────────────────────┘       cancel: from delayed or leased
 
-Repeating, after an answer that was not seen: what finds its own work done the second time is repeated (everything but an unkeyed
-schedule); for an unkeyed schedule the outcome is looked up. What cannot be known is raised as OutcomeUnknown, never guessed.
+Repeating, after an answer that was not seen: what finds its own work done the second time is repeated (everything but
+an unkeyed schedule); for an unkeyed schedule the outcome is looked up. What cannot be known is raised as OutcomeUnknown,
+never guessed.
 """
 
 import asyncio
+import itertools
 import json
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -57,7 +60,10 @@ _PAUSES_S: Final = (0.02, 0.2)
 
 
 class Ledger:
-    """Every method may raise RedisUnavailable: nothing changed, or, where repeating is safe, it may have and the caller may repeat."""
+    """Every method may raise RedisUnavailable: nothing changed, or, where repeating is safe, it may have.
+
+    Then the caller may repeat it.
+    """
 
     def __init__(
         self,
@@ -88,6 +94,7 @@ class Ledger:
         self._max_expiries = max_expiries
         self._backoff_ms = (backoff_min_ms, backoff_max_ms)
         self._overdraft = (overdraft_jobs, overdraft_bytes)
+        self._seeds = itertools.count(random.getrandbits(30))  # two claims of one process never have the same
         self._fixed_keys = lru_cache(maxsize=4096)(self._named_keys)
 
     async def now_ms(self) -> int:
@@ -100,7 +107,7 @@ class Ledger:
     # ---- accepting -------------------------------------------------------------------------------------------------
 
     async def schedule(self, queue: str, entries: Sequence[Entry]) -> list[Scheduled | RetryLater]:
-        """- -> delayed. The answers in the entries' order; a RetryLater for each whose chunk Redis refused or did not answer."""
+        """- -> delayed. The answers in the entries' order; a RetryLater where Redis refused the chunk or did not answer."""
         answers: list[Scheduled | RetryLater] = []
         for chunk in chunks(entries, lambda entry: len(entry.body or b"")):
             answers += await self._schedule_chunk(queue, chunk)
@@ -160,14 +167,14 @@ class Ledger:
         return [_scheduled(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
     async def idempotent(self, keys: Sequence[Idempotency]) -> list[Scheduled | None]:
-        """What each key holds: the first job, REPLAYED or REUSED; None if it is free. Looks only: `schedule` decides."""
+        """What each key holds: the first job, REPLAYED or REUSED; None if it is free. Looks only; `schedule` decides."""
         held: list[bytes | None] = []
         for chunk in chunks(keys):
             held += await self._repeat([("GET", each.key) for each in chunk])
         return [_first(each, text) if text else None for each, text in zip(keys, held, strict=True)]
 
     async def discard(self, queue: str, references: Iterable[Reference], *, wait_ms: int = 0) -> None:
-        """- -> trash, or later in the trash: payloads that no job needs; tried in `wait_ms`. What a job needs is left alone."""
+        """- -> trash, or later in the trash: payloads that no job needs, tried in `wait_ms`. What a job needs is left."""
         for chunk in chunks(list(references)):
             await self._run("discard", queue, ["", queue, wait_ms, *map(str, chunk)])
 
@@ -178,21 +185,22 @@ class Ledger:
         reply = await self._run("due", "", ["", limit], keys=(self._keys.queues,))
         now, later, *pairs = reply
         self.clock.learn(now)
-        queues = [(pairs[i].decode(), int(float(pairs[i + 1]))) for i in range(0, len(pairs), 2)]
-        return DueQueues(now, queues, int(float(later)) if later else None)
+        queues = [(_text(name), int(float(look))) for name, look in _groups(pairs, 2)]
+        return DueQueues(now, queues, math.ceil(float(later)) if later else None)
 
     async def claim(self, queue: str, request: ClaimRequest) -> Claimed:
-        """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when the lease runs out."""
+        """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when that runs out."""
         arguments: list[Encodable] = ["", queue, self._inline, min(request.batch, MAX_MEMBERS), request.max_ready]
         arguments += ("" if request.max_ready_bytes is None else request.max_ready_bytes, request.lease_ms, MAX_BYTES)
-        arguments += (random.getrandbits(31), len(self._bounds), *self._bounds)
+        seed = next(self._seeds)
+        arguments += (seed, len(self._bounds), *self._bounds)
         for name, share in request.shares.items():
             probe = "" if share.probe_in_ms is None else share.probe_in_ms
             arguments += (name, share.slots, probe, str(share.avoid or ""))
         reply = await self._run("claim", queue, arguments, repeat=False)
         status, now, moved, lateness_sum, counts, leased, put_back, buried, skipped, look, expired, trash = reply
         self.clock.learn(now)
-        token = now + request.lease_ms
+        token = now + request.lease_ms + seed % 4096 / 4096
         return Claimed(
             status=ClaimStatus(status.decode()),
             now_ms=now,
@@ -238,7 +246,7 @@ class Ledger:
         for chunk in chunks(jobs):
             tokens = await self._run("extend", queue, [queue, lease_ms, *_members(chunk)])
             extended += [
-                Leased(job.reference, int(token), job.due_ms) if token else None
+                Leased(job.reference, float(token), job.due_ms) if token else None
                 for job, token in zip(chunk, tokens, strict=True)
             ]
         return extended
@@ -292,10 +300,11 @@ class Ledger:
         return str(reply.decode())
 
     async def reschedule(self, reference: Reference, due_ms: int) -> str:
-        """delayed, leased -> delayed. Returns `delayed`, `dead` or `gone`. Raises OutcomeUnknown, also for a job that is gone at the
-        second try: the first may have let it through.
+        """delayed, leased -> delayed. Returns `delayed`, `dead` or `gone`.
+
+        Raises OutcomeUnknown, also for a job that is gone at the second try: the first may have let it through.
         """
-        arguments = [reference.queue, self._keys.wake, str(reference), reference.uuid, due_ms]
+        arguments: list[Encodable] = [reference.queue, self._keys.wake, str(reference), reference.uuid, due_ms]
         try:
             return str((await self._run("reschedule", reference.queue, arguments, repeat=False)).decode())
         except Interrupted:
@@ -374,7 +383,7 @@ class Ledger:
         return repaired
 
     async def queues(self) -> AsyncIterator[str]:
-        """Every queue in the index, in pages, the one that next needs a look first. Changes under way may repeat or skip some."""
+        """Every queue in the index, in pages, the most urgent first. Changes under way may repeat or skip some."""
         offset = 0
         while True:
             stop = offset + MAX_MEMBERS - 1
@@ -386,7 +395,7 @@ class Ledger:
             offset += MAX_MEMBERS
 
     async def stray_queues(self, cursor: int, steps: int) -> tuple[int, set[str]]:
-        """Queues that own some zset, found by SCAN: `steps` calls from `cursor` on. Returns where to go on (0: the end)."""
+        """Queues that own some zset, by `steps` calls of SCAN from `cursor` on. Returns where to go on (0: the end)."""
         found: set[str] = set()
         for _ in range(steps):
             command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", MAX_MEMBERS, "TYPE", "zset")

@@ -13,8 +13,8 @@ _PAUSE_MIN_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
 
 
-async def patiently(request: Callable[[], Awaitable[T]], ledger: Ledger, until_ms: int) -> T:
-    """Repeats `request` while Redis is away, until `until_ms` by Redis's clock: when a lease is over, trying on is for others.
+async def patiently(request: Callable[[], Awaitable[T]], ledger: Ledger, until_ms: float) -> T:
+    """Repeats `request` while Redis is away, until `until_ms` by Redis's clock: after a lease, trying on is for others.
 
     For requests that find their own work done the second time.
     """
@@ -43,15 +43,21 @@ class Outbox:
         return self._delivering is None
 
     async def deliver(self, job: Leased, payload: bytes) -> tuple[Delivery, int]:
-        """What became of it, and when by Redis's clock, ms. Raises RedisUnavailable if Redis stayed away until the lease was over.
+        """What became of it, and when by Redis's clock, ms.
 
-        Cancelling the caller does not stop a delivery that is under way.
+        Raises RedisUnavailable if Redis stayed away until the lease was over. Cancelling the caller does not stop a delivery that is under way.
         """
         future: asyncio.Future[tuple[Delivery, int]] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, payload, future))
         if self._delivering is None:
             self._delivering = asyncio.create_task(self._run(), name=f"deliver {self._queue}")
         return await future
+
+    async def aclose(self) -> None:
+        """Stops trying. Those who still wait are cancelled; a delivery that was sent may happen."""
+        if self._delivering is not None:
+            self._delivering.cancel()
+            await asyncio.wait([self._delivering])
 
     async def _run(self) -> None:
         try:
@@ -61,6 +67,9 @@ class Outbox:
                 await self._deliver(batch)
         finally:
             self._delivering = None
+            for _, _, future in self._waiting:  # none, unless this was cancelled
+                future.cancel()
+            self._waiting.clear()
 
     async def _deliver(self, batch: list[tuple[Leased, bytes, asyncio.Future[tuple[Delivery, int]]]]) -> None:
         jobs = [(job, payload) for job, payload, future in batch if not future.done()]
@@ -70,6 +79,10 @@ class Outbox:
         try:
             until_ms = min(job.token for job, _ in jobs)
             delivered = await patiently(lambda: self._ledger.deliver(self._queue, jobs), self._ledger, until_ms)
+        except asyncio.CancelledError:
+            for future in futures:
+                future.cancel()
+            raise
         except Exception as error:  # noqa: BLE001  it goes to everyone who waits for this delivery
             for future in futures:
                 if not future.done():

@@ -68,10 +68,13 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """A due job in this dispatcher's hands until `token`, the deadline by Redis's clock, ms."""
+    """A due job in this dispatcher's hands until `token`, the deadline by Redis's clock, ms.
+
+    The token's fraction tells apart two leases of one job that were taken in the same millisecond.
+    """
 
     reference: Reference
-    token: int
+    token: float
     due_ms: int  #: when its owner wanted it
 
 

@@ -21,7 +21,7 @@
 -- ARGV[6]  max_ready_bytes, or empty: do not weigh it this time
 -- ARGV[7]  lease, ms
 -- ARGV[8]  payload bytes moved at most, but always one job
--- ARGV[9]  seed for jitter
+-- ARGV[9]  seed for jitter, and for the fraction of a ms that tells this claim's leases from others of the same ms
 -- ARGV[10] number of lateness bounds b
 -- ARGV[11+]   b upper bounds of the lateness histogram, ms, rising
 -- ARGV[11+b+] four a backend: name (`*`: any other), free fetch slots, ms until its next probe if its breaker is open
@@ -31,14 +31,17 @@
 --          by bucket (b + 1), leased {reference, owner's due, …}, put back {backend, count, oldest due, due again from,
 --          …}, buried {member, reason, …}, skipped for want of a slot, when the queue next needs a look (ms, or empty),
 --          1 if a lease ran out, 1 if trash is due.
--- Leaves   every job in exactly one set. Leases end at now + lease; that number is their token.
+-- Leaves   every job in exactly one set. Leases end at now + lease + (seed mod 4096) / 4096, exact in a double;
+--          that number is their token.
 local queues, delayed, bodies, leases, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, queue, inline = clock(ARGV[1]), ARGV[2], ARGV[3]
 local batch, max_ready, max_ready_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local lease, byte_limit, bounds = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
 local call, sub, find, byte = redis.call, string.sub, string.find, string.byte
-math.randomseed(tonumber(ARGV[9]))
+local seed = tonumber(ARGV[9])
+local deadline = now + lease + seed % 4096 / 4096
+math.randomseed(seed)
 
 local inline_prefix = inline .. '::' .. queue .. '::'
 local prefix_length = #inline_prefix
@@ -61,7 +64,7 @@ local function answer(status)
     returned[#returned + 1] = string.format('%.0f', group.oldest)
     returned[#returned + 1] = string.format('%.0f', group.again)
   end
-  local next_look = look < math.huge and string.format('%.0f', look) or ''
+  local next_look = look < math.huge and string.format('%.0f', math.ceil(look)) or ''
   return { status, now, moved_inline, string.format('%.0f', lateness_sum), lateness, leased, returned, buried, waiting,
     next_look, head(leases) <= now and 1 or 0, head(trash) <= now and 1 or 0 }
 end
@@ -195,7 +198,7 @@ end
 
 local function take(job)
   call('ZREM', delayed, job.member)
-  call('ZADD', leases, now + lease, job.member)
+  call('ZADD', leases, deadline, job.member)
   leased[#leased + 1] = job.member
   leased[#leased + 1] = string.format('%.0f', job.due)
   job.backend.slots, job.backend.took = job.backend.slots - 1, true

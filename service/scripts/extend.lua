@@ -22,9 +22,9 @@ for i = 3, #ARGV, 2 do
   local extended = token + lease - 1
   if owned(leases, member, token) then
     redis.call('ZADD', leases, extended, member)
-    tokens[#tokens + 1] = string.format('%.0f', extended)
+    tokens[#tokens + 1] = string.format('%.17g', extended)
   else
-    tokens[#tokens + 1] = owned(leases, member, extended) and string.format('%.0f', extended) or ''
+    tokens[#tokens + 1] = owned(leases, member, extended) and string.format('%.17g', extended) or ''
   end
 end
 reindex(queues, queue, delayed, leases, dead, trash, paused)
