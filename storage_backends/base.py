@@ -1,7 +1,7 @@
 """What a payload backend must do, and the four ways in which it may fail."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from storage_backends.reference import Reference
@@ -15,7 +15,12 @@ Admit = Callable[[int], Awaitable[None]]
 #: How an option is spelt in the settings, for the generic validation of every backend's `Options`.
 Seconds = Annotated[float, "seconds"]  #: a duration: `10s` in the settings, 10.0 here
 Bytes = Annotated[int, "bytes"]  #: a size
-Secret = Annotated[str, "secret"]  #: never shown, neither by `coatcheck config` nor in an error
+Secret = Annotated[str, "secret"]  #: never shown, neither in the list of effective settings nor in an error
+
+
+def option(meaning: str, default: Any = MISSING) -> Any:
+    """A field of an `Options` dataclass, with its meaning for the table of settings. Without a default it is needed."""
+    return field(default=default, metadata={"meaning": meaning})
 
 
 class StorageError(Exception):

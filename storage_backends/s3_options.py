@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from storage_backends.base import Bytes, Seconds, StorageUnavailable
+from storage_backends.base import Bytes, Seconds, StorageUnavailable, option
 
 Addressing = Literal["auto", "path", "virtual"]
 ADDRESSINGS: Final = get_args(Addressing)
@@ -32,16 +32,16 @@ class S3Options:
     Raises ValueError that names every field which cannot be.
     """
 
-    bucket: str
-    prefix: str = ""  #: in front of every key; a "/" is added if it lacks one
-    region: str | None = None
-    endpoint_url: str | None = None  #: of a store that is not AWS
-    addressing: Addressing = "auto"  #: bucket in the host name (`virtual`) or in the path
-    concurrency: int = 16
-    timeout: Seconds = 10.0  #: to connect, and between two reads; a whole exchange is given up after twice as long
-    inflight_bytes: Bytes = 128 * 1024 * 1024
-    sse: str | None = None  #: ServerSideEncryption of every object that is put
-    kms_key_id: str | None = None
+    bucket: str = option("Must exist; needed")
+    prefix: str = option("In front of every key; a `/` is added if it lacks one", "")
+    region: str | None = option("As boto3 finds it, if not set", None)
+    endpoint_url: str | None = option("Of a store that is not AWS", None)
+    addressing: Addressing = option("`path`, `virtual` (the bucket in the host name), or `auto`", "auto")
+    concurrency: int = option("Requests at once, each in a thread", 16)
+    timeout: Seconds = option("To connect, and between two reads; a whole exchange gets twice as long", 10.0)
+    inflight_bytes: Bytes = option("Payloads in a dispatcher's memory at most", 128 * 1024 * 1024)
+    sse: str | None = option("`AES256`, `aws:kms` or `aws:kms:dsse`, for everything that is put", None)
+    kms_key_id: str | None = option("With `aws:kms`: the key, if not the bucket's own", None)
 
     def __post_init__(self) -> None:
         if self.prefix and not self.prefix.endswith("/"):
