@@ -5,9 +5,11 @@ async with a_desk(url, s3_server) as desk:
     assert await desk.where(accepted.reference) == {"delayed"}
 """
 
-import contextlib
+import re
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 from service.clock import Clock, ServerClock, SystemClock
@@ -32,7 +34,6 @@ from tests.kit.servers import client_of
 
 QUEUE = "emails"
 SMALL, LARGE = b"hello", b"x" * 20_000
-INSTALLATION = "0193f2a4-7c1e-7b3a-9d57-6f0a1c2b3d4e"
 MAX_PAYLOAD_BYTES = 100_000
 RULES = Resolved(offload_to="s3")
 
@@ -132,10 +133,13 @@ class Desk:
         return await self.store.get(reference)
 
     def counted(self, name: str, **labels: str) -> float:
-        """The value of one sample, as a scrape sees it."""
-        wanted = "coatcheck_" + name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
-        lines = self.metrics.render()[0].decode().splitlines()
-        return float(dict(line.rsplit(" ", 1) for line in lines).get(wanted, 0))
+        """The sum of the samples with these labels, as a scrape sees them."""
+        lines = [line for line in self.metrics.render()[0].decode().splitlines() if not line.startswith("#")]
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        found = [
+            line for line in lines if re.match(rf"coatcheck_{name}[{{ ]", line) and all(it in line for it in wanted)
+        ]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
 
 @asynccontextmanager
@@ -149,10 +153,16 @@ async def a_desk(
     concurrency: int = 16,
     **ledger: Any,
 ) -> AsyncIterator[Desk]:
-    """A desk with an empty bucket; Redis by way of `through`, if that is given."""
-    backend = S3Backend("s3", S3Options(**server.options(server.new_bucket(), concurrency=concurrency)))
-    desk = Desk(through or url, url, backend, rules, clock or SystemClock(), **ledger)
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(desk.aclose)
-        await desk.guarded.start(INSTALLATION)
+    """A desk with an empty place in S3; Redis by way of `through`, if that is given."""
+    options = server.options(_bucket(server), prefix=uuid.uuid4().hex, concurrency=concurrency)
+    desk = Desk(through or url, url, S3Backend("s3", S3Options(**options)), rules, clock or SystemClock(), **ledger)
+    try:
         yield desk
+    finally:
+        await desk.aclose()
+
+
+@lru_cache
+def _bucket(server: S3Server) -> str:
+    """One for all: making one costs more than most tests."""
+    return server.new_bucket()
