@@ -1,11 +1,13 @@
 """When this dispatcher wants to look at a queue again although the index says now: the queue waits for something.
 
-    for a fetch slot, for room in its ready list    50 ms, doubling up to the loop's interval
-    for people (a ready key that is no list)        the cool-down
+    for a fetch slot, for room in its ready list        50 ms, doubling up to the loop's interval
+    for people (a ready key that is no list, an error)  the cool-down
 
-Kept in this process's memory, so that an overdue head never makes the loop spin. Bounded by the number of queues with due jobs.
+Kept in this process's memory, so that an overdue head never makes the loop spin. Bounded by the number of queues with
+due jobs.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -61,10 +63,17 @@ class Agenda:
         wait = self._waits.get(queue)
         return wait is not None and wait.cause == "slots"
 
-    def keep(self, queues: Iterable[str], now_s: float) -> float | None:
-        """Forget queues that are not among these due ones. Returns the seconds until the first of the others may be looked at."""
-        self._waits = {queue: self._waits[queue] for queue in queues if queue in self._waits}
-        return min((max(0.0, wait.until_s - now_s) for wait in self._waits.values()), default=None)
+    def waits_for(self, queue: str, cause: Cause, now_s: float) -> bool:
+        wait = self._waits.get(queue)
+        return wait is not None and wait.cause == cause and wait.until_s > now_s
+
+    def keep(self, due: Iterable[str]) -> None:
+        """Forget all queues but these."""
+        self._waits = {queue: self._waits[queue] for queue in due if queue in self._waits}
+
+    def first_look_s(self, now_s: float) -> float:
+        """Seconds until the first of the waiting queues may be looked at; infinite if none waits."""
+        return min((max(0.0, wait.until_s - now_s) for wait in self._waits.values()), default=math.inf)
 
     def causes(self) -> dict[str, int]:
         """How many queues wait, by cause."""

@@ -1,8 +1,9 @@
-"""What Redis holds, by bounded reads: for gauges, for people, and for the loops that keep house. Looking changes nothing.
+"""What Redis holds, by bounded reads: for gauges, for people, for the loops that keep house. Looking changes nothing.
 
 Constant-time commands and pages only, many in one round trip. Not repeated: whoever looks can look again.
 """
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -41,7 +42,7 @@ class Census:
     async def server(self) -> Server:
         info = _info(await self._transport.send([("INFO", "server"), ("INFO", "memory")]))
         return Server(
-            version=tuple(int(part) for part in info["redis_version"].split(".")[:3]),
+            version=tuple(int(part) for part in re.findall(r"\d+", info["redis_version"])[:3]),
             eviction=info.get("maxmemory_policy", "noeviction"),
             used_bytes=int(info["used_memory"]),
             max_bytes=int(info.get("maxmemory", 0)),
@@ -54,7 +55,7 @@ class Census:
         return int(info["used_memory"]) / most if most else 0.0
 
     async def queues(self) -> AsyncIterator[list[str]]:
-        """Every queue in the index, in pages, the one that next needs a look first. Changes under way may repeat or skip some."""
+        """Every queue in the index, in pages, the most urgent first. Changes under way may repeat or skip some."""
         offset = 0
         while True:
             page = await self.first_queues(PAGE, offset)
@@ -71,8 +72,14 @@ class Census:
     async def number_of_queues(self) -> int:
         return int((await self._transport.send([("ZCARD", self._keys.queues)]))[0])
 
+    async def not_in_index(self, queues: Sequence[str]) -> int:
+        """How many of these have nothing in Redis."""
+        if not queues:
+            return 0
+        return int((await self._transport.send([("ZMSCORE", self._keys.queues, *queues)]))[0].count(None))
+
     async def stray_queues(self, cursor: int, steps: int) -> tuple[int, set[str]]:
-        """Queues that own some sorted set, found by SCAN: `steps` calls from `cursor` on. Returns where to go on (0: the end)."""
+        """Queues that own a sorted set, by `steps` calls of SCAN from `cursor` on. Returns where to go on (0: the end)."""
         found: set[str] = set()
         for _ in range(steps):
             command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", PAGE, "TYPE", "zset")
@@ -84,7 +91,7 @@ class Census:
         return cursor, found
 
     async def counts(self, queues: Sequence[str]) -> list[Counts | Exception]:
-        """How many jobs each queue holds, by state. One whose keys are of another type gives its error, and hides no other."""
+        """How many jobs each queue holds, by state. One whose keys are of a wrong type gives its error, and hides none."""
         now_ms = self._clock.now_ms()
         keys = [self._keys.queue(queue) for queue in queues]
         kinds = await self._transport.send([("TYPE", of.ready) for of in keys], raising=False)

@@ -1,31 +1,33 @@
 """The re-enqueue loop: finds queues with due jobs, claims, and leaves what is leased to the fetcher.
 
-A round: ask the index which queues need a look; give each of them one slice, in the order of their earliest heads, several side by
-side; then begin anew. So a queue with a million due jobs yields to one with a single job, and an old backlog shuts out nobody.
-Any number of dispatchers run side by side without a leader: claims are atomic, leases fence, no lock is held.
+A round: ask the index which queues need a look; give each of them one slice, in the order of their earliest heads,
+several side by side; then begin anew. So a queue with a million due jobs yields to one with a single job, and an old
+backlog shuts out nobody. Any number of dispatchers run side by side without a leader: claims are atomic, leases fence,
+no lock is held.
 """
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
-from redis.exceptions import ResponseError
 
 from service.agenda import Agenda
 from service.catalogue import LATENESS_BUCKETS_MS
 from service.clock import Clock
-from service.fetcher import Fetcher
+from service.errors import RetryLater
+from service.fetcher import UNKNOWN, Fetcher
 from service.ledger import Ledger
 from service.metrics import Metrics
 from service.overdue import Overdue
-from service.records import Claimed, ClaimRequest, ClaimStatus, Delivery
+from service.records import Claimed, ClaimRequest, ClaimStatus, Delivery, Share
 from service.trash import Trash
 from storage_backends.reference import InvalidName, Reference
 
-#: Queues asked of the index at once, besides those that wait: a queue that waits must not hide another.
+#: Queues asked of the index at once, besides those that wait or had their turn: these must not hide others.
 _QUEUES_A_ROUND: Final = 1000
 _SLICE_BATCHES: Final = 4
 _SLICE_S: Final = 0.020
@@ -54,18 +56,18 @@ class Pace:
 
 
 class Dispatcher:
-    """`round` is a loop's round; `refused` and `slots_freed` are the fetcher's to call, `woken` is the wake-up channel's."""
+    """`round` is a loop's round; the fetcher calls `refused` and `slots_freed`, the wake-up channel calls `woken`."""
 
     def __init__(
         self,
         ledger: Ledger,
         fetcher: Fetcher,
         trash: Trash,
+        *,
         agenda: Agenda,
         overdue: Overdue,
         metrics: Metrics,
         clock: Clock,
-        *,
         inline: str,
         policy: Callable[[str], QueuePolicy],
         pace: Pace,
@@ -83,29 +85,41 @@ class Dispatcher:
         self._pace = pace
         self._no_offload_until_s: dict[str, float] = {}
         self._planned_ms: float = 0  # when the next round is to begin, by Redis's clock
+        self._heard_ms = math.inf  # the earliest new head that the index may not have shown to this round
+        self._offloading: set[str] = set()  # due queues that had use for fetch slots at their last turn
+        self._served: set[str] = set()  # had their turn, while others that are due have not been seen yet
+        self._stopping = False
         self.wake: Callable[[], None] = _nobody  #: wiring sets it to the loop's
 
     async def round(self) -> float | None:
-        """One slice for each queue that needs one. Returns the seconds until the next round, None if nothing is in sight."""
-        self._planned_ms = 0
-        due = await self._ledger.due(_QUEUES_A_ROUND + len(self._agenda))
-        now_s = self._clock.monotonic_s()
-        turns = [queue for queue, _ in due.queues if self._agenda.ready(queue, now_s)]
-        turns.sort(key=lambda queue: not self._agenda.starved(queue))  # stable: among equals the earliest head first
+        """One slice for each queue that needs one. Returns the seconds until the next round, None: nothing is in sight.
+
+        With more due queues than the index is asked for at once, they have their turns over several rounds.
+        """
+        self._planned_ms, self._heard_ms = 0, math.inf
+        most = _QUEUES_A_ROUND + len(self._agenda) + len(self._served)
+        due = await self._ledger.due(most)
+        turns = self._turns([queue for queue, _ in due.queues], all_seen=len(due.queues) < most)
         limit = asyncio.Semaphore(self._pace.queue_concurrency)
 
         async def turn(queue: str) -> float | None:
             async with limit:
-                return await self._slice(queue, len(turns))
+                return await self._slice(queue, len(self._offloading.intersection(turns).union([queue])))
 
         looks = await _all([turn(queue) for queue in turns])
         self._metrics.suspended(self._agenda.causes())
-        return self._plan(due.next_look_ms, looks, {queue for queue, _ in due.queues})
+        self._fetcher.report()
+        return self._plan(due.next_look_ms, looks)
 
     def woken(self, due_ms: int) -> None:
         """A queue got a new head, due then: the loop's next round comes earlier if that is earlier."""
+        self._heard_ms = min(self._heard_ms, due_ms)
         if due_ms < self._planned_ms:
             self.wake()
+
+    def stop(self) -> None:
+        """No claim begins any more; a round under way ends soon."""
+        self._stopping = True
 
     def slots_freed(self) -> None:
         """Enough fetch slots are free again for a claim to be worth while."""
@@ -123,39 +137,65 @@ class Dispatcher:
 
     # ---- one round -------------------------------------------------------------------------------------------------
 
-    def _plan(self, index_look_ms: int | None, looks: list[float | None], due: set[str]) -> float | None:
-        """The earliest of: what a slice left to do, a queue's own next look, the next due time in the index."""
-        now_ms, now_s = self._ledger.clock.now_ms(), self._clock.monotonic_s()
-        waits = [look - now_ms for look in (*looks, index_look_ms) if look is not None]
-        own_s = self._agenda.keep(due, now_s)
-        if own_s is not None:
-            waits.append(own_s * 1000)
-        if not waits:
-            self._planned_ms = float("inf")
-            return None
-        wait_ms = max(0.0, min(waits))
+    def _turns(self, due: list[str], *, all_seen: bool) -> list[str]:
+        """Whose turn it is: who was starved of slots first, among equals the earliest head."""
+        now_s = self._clock.monotonic_s()
+        turns = [queue for queue in due if queue not in self._served and self._agenda.ready(queue, now_s)]
+        if all_seen:
+            self._agenda.keep(due)
+            self._offloading.intersection_update(due)
+        self._served = set() if all_seen else self._served.intersection(due).union(turns)
+        return sorted(turns, key=lambda queue: not self._agenda.starved(queue))
+
+    def _plan(self, index_look_ms: int | None, looks: list[float | None]) -> float | None:
+        """The earliest of: what a slice left to do, a queue's own next look, the index's next due time, a wake-up."""
+        now_ms = self._ledger.clock.now_ms()
+        known = [look - now_ms for look in (*looks, index_look_ms) if look is not None]
+        own_ms = self._agenda.first_look_s(self._clock.monotonic_s()) * 1000
+        wait_ms = max(0.0, min((*known, own_ms, self._heard_ms - now_ms)))
+        if self._served:
+            wait_ms = 0.0
         self._planned_ms = now_ms + wait_ms
-        return wait_ms / 1000
+        return None if wait_ms == math.inf else wait_ms / 1000
 
     async def _slice(self, queue: str, sharers: int) -> float | None:
-        """Returns when this queue next needs a look, ms by Redis's clock (0: it has more), None if its agenda says so."""
+        """Returns when this queue next needs a look, ms by Redis's clock, None if its agenda says so.
+
+        What goes wrong is this queue's affair, unless Redis is away.
+        """
         began_s = self._clock.monotonic_s()
+        look: float | None = None
         try:
             for batch in range(_SLICE_BATCHES):
-                claimed = await self._claim(queue, sharers, weigh=batch == 0)
-                if not await self._account(queue, claimed):
+                if self._stopping:
                     break
-                if self._clock.monotonic_s() - began_s > _SLICE_S:
+                look, more = await self._step(queue, sharers, weigh=batch == 0)
+                if not more or self._clock.monotonic_s() - began_s > _SLICE_S:
                     break
-            return self._next_look(queue, claimed)
-        except ResponseError as error:
-            log.error("queue is suspended", queue=queue, error=str(error).partition(" ")[0])  # noqa: TRY400  no traceback: Redis's own answer, whose code says it
+        except RetryLater:
+            raise
+        except Exception as error:
+            log.exception("queue is suspended", queue=queue, error=type(error).__name__)
             self._agenda.wait(queue, "error", self._clock.monotonic_s())
             return None
+        else:
+            return look
         finally:
             self._metrics.slice_ended(self._clock.monotonic_s() - began_s)
 
-    async def _claim(self, queue: str, sharers: int, *, weigh: bool) -> Claimed:
+    async def _step(self, queue: str, sharers: int, *, weigh: bool) -> tuple[float | None, bool]:
+        """One claim and what it leads to. Returns the queue's next look as `_slice` does, and whether to go on."""
+        claimed, asked = await self._claim(queue, sharers, weigh=weigh)
+        if claimed.leased or claimed.skipped or claimed.put_back:
+            self._offloading.add(queue)
+        else:
+            self._offloading.discard(queue)
+        await self._account(queue, claimed)
+        stepped_aside = any(asked[_share_of(back.backend, asked)].probe_in_ms is None for back in claimed.put_back)
+        more = claimed.looks_again and not stepped_aside and bool(claimed.took or claimed.put_back)
+        return self._next_look(queue, claimed, stepped_aside=stepped_aside), more
+
+    async def _claim(self, queue: str, sharers: int, *, weigh: bool) -> tuple[Claimed, Mapping[str, Share]]:
         policy = self._policy(queue)
         offloading = self._no_offload_until_s.get(queue, 0.0) <= self._clock.monotonic_s()
         with self._fetcher.reserve(sharers, offloading=offloading) as reservation:
@@ -168,32 +208,36 @@ class Dispatcher:
             )
             claimed = await self._ledger.claim(queue, request)
             self._fetcher.accept(queue, claimed.leased, reservation)
-        return claimed
+        return claimed, request.shares
 
-    async def _account(self, queue: str, claimed: Claimed) -> bool:
-        """Counts what a claim did, and does what it found due. Returns whether another claim is worth while at once."""
+    async def _account(self, queue: str, claimed: Claimed) -> None:
+        """Counts what a claim did, and does what it found due."""
         if claimed.moved:
             self._metrics.delivered(queue, self._inline, claimed.moved)
             self._metrics.observe_histogram_counts(
                 queue, self._inline, claimed.lateness_counts, claimed.lateness_sum_ms / 1000
             )
-        for member, reason in ((buried.member, buried.reason) for buried in claimed.buried):
-            self._metrics.buried(queue, _backend_of(member), reason)
-            log.error("job is dead", queue=queue, reference=member[:200], kind=reason)
+        for buried in claimed.buried:
+            self._metrics.buried(queue, _backend_of(buried.member), buried.reason)
+            log.error("job is dead", queue=queue, reference=buried.member[:200], kind=buried.reason)
         self._overdue.put_back(queue, claimed.put_back, claimed.now_ms)
         if claimed.leases_expired:
             await self._reclaim(queue)
         if claimed.trash_due:
             await self._trash.collect(queue)
-        return claimed.took > 0 and claimed.looks_again
 
-    def _next_look(self, queue: str, claimed: Claimed) -> float | None:
+    def _next_look(self, queue: str, claimed: Claimed, *, stepped_aside: bool) -> float | None:
         now_s = self._clock.monotonic_s()
         if claimed.status is ClaimStatus.UNUSABLE:
             self._unusable(queue)
             return None
         if claimed.status is ClaimStatus.FULL:
             self._agenda.wait(queue, "ready_full", now_s)
+            return None
+        if stepped_aside and not claimed.took:
+            # All that stood in the window waits for slots. More may stand behind it; a moment's pause bounds the work.
+            self._agenda.go_on(queue)
+            self._agenda.wait(queue, "slots", now_s)
             return None
         if claimed.looks_again and not claimed.progressed:
             full = self._no_offload_until_s.get(queue, 0.0) > now_s
@@ -214,6 +258,8 @@ class Dispatcher:
                     self._metrics.buried(queue, backend, "lease_expired")
 
     def _unusable(self, queue: str) -> None:
+        if self._agenda.waits_for(queue, "ready_unusable", self._clock.monotonic_s()):
+            return  # many payloads may find it out at once
         self._metrics.ready_unusable(queue)
         log.error("the ready key is no list; the queue is suspended", queue=queue)
         self._agenda.wait(queue, "ready_unusable", self._clock.monotonic_s())
@@ -235,6 +281,10 @@ def _backend_of(member: str) -> str:
         return Reference.parse(member).backend
     except InvalidName:
         return ""
+
+
+def _share_of(backend: str, shares: Mapping[str, Share]) -> str:
+    return backend if backend in shares else UNKNOWN
 
 
 def _nobody() -> None:

@@ -1,7 +1,7 @@
 """Fetching the payloads of leased jobs, side by side and bounded per backend, and seeing each job to its end.
 
-One task a job. It holds a slot of its backend's bulkhead from before the claim until the job is delivered, given back or given
-up, so that a slow backend fills its own slots and nobody else's, and what this process has in hand is bounded.
+One task a job. It holds a slot of its backend's bulkhead from before the claim until the job is delivered, given back
+or given up, so that a slow backend fills its own slots and nobody else's, and what this process has in hand is bounded.
 """
 
 import asyncio
@@ -27,6 +27,8 @@ _UNKNOWN_SLOTS: Final = 64
 FULL_WAIT_MS: Final = 1000
 #: While another process's or queue's probe is under way, jobs step back only so far: it is over in a moment.
 _PROBE_WAIT_MS: Final = 1000
+#: For giving leases back at a stop, all queues together. With Redis away they run out by themselves.
+_RELEASE_S: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -34,23 +36,35 @@ log = structlog.get_logger(__name__)
 class Depot:
     """A backend as the dispatcher has it: guarded, and with a bulkhead of its own.
 
-    Twice as many slots as the backend serves at once: so no fetch thread waits for the next claim.
+    Twice as many slots as the backend serves at once: so no fetch thread waits for the next claim. The other half waits
+    at `gate`: there, and not in the backend, where it would count as the backend's slowness.
     """
 
     def __init__(self, backend: Guarded) -> None:
         self.backend = backend
         self.bulkhead = Bulkhead(2 * backend.concurrency, backend.inflight_bytes)
+        self.gate = asyncio.Semaphore(backend.concurrency)
+
+    def free(self) -> int:
+        """Slots that a claim may take: none while fewer than a quarter are free, so that claims come in batches."""
+        return self.bulkhead.free if enough_free(self.bulkhead) else 0
+
+
+def enough_free(bulkhead: Bulkhead) -> bool:
+    """Whether a claim is worth while. Three quarters in hand are more than the backend serves at once."""
+    return bulkhead.free >= max(1, bulkhead.slots // 4)
 
 
 class _Held:
     """One leased job in hand. Compared by identity: after a long stall, one reference may be in hand twice."""
 
-    __slots__ = ("job", "queue", "since_s")
+    __slots__ = ("ending", "job", "queue", "since_s")
 
     def __init__(self, queue: str, job: Leased, since_s: float) -> None:
         self.queue = queue
         self.job = job  # with its latest token
         self.since_s = since_s
+        self.ending = False  # its token must not change any more
 
 
 class Reservation:
@@ -74,8 +88,8 @@ class Reservation:
 
 
 class Fetcher:
-    """Tells the dispatcher, which sets both, by `slots_freed` that a claim is worth while again, and by `refused` of queues
-    that could not take a payload.
+    """Tells the dispatcher, which sets both, by `slots_freed` that a claim is worth while again, and by `refused` of
+    queues that could not take a payload.
     """
 
     def __init__(
@@ -102,6 +116,7 @@ class Fetcher:
         self._outboxes: dict[str, Outbox] = {}
         self._held: set[_Held] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._extending = asyncio.Lock()
 
     # Before and after a claim
 
@@ -131,7 +146,8 @@ class Fetcher:
             # One job in hand is the probe, whoever claimed it: a second one would be refused, and put back for nothing.
             slots = depot.bulkhead.take(1) if depot.bulkhead.taken == 0 else 0
             return Share(slots, avoid=Reference.parse(permit.avoid) if permit.avoid else None)
-        return Share(depot.bulkhead.take(max(1, depot.bulkhead.slots // sharers)))
+        part = max(1, depot.bulkhead.slots // sharers)
+        return Share(depot.bulkhead.take(min(part, depot.free())))
 
     def accept(self, queue: str, jobs: Iterable[Leased], reservation: Reservation) -> None:
         """See these jobs to their end. Returns at once."""
@@ -146,40 +162,59 @@ class Fetcher:
     # Looking after what is in hand
 
     async def extend(self) -> None:
-        """Extends the leases that are half over. A lost one is left to its task: if another lease stands, it may deliver."""
+        """Extends the leases that are half over. A lost one is left to its task: if another stands, it may deliver."""
         soon_ms = self._ledger.clock.now_ms() + self._lease_ms // 2
-        by_queue: dict[str, list[_Held]] = {}
-        for held in self._held:
-            if held.job.token < soon_ms:
-                by_queue.setdefault(held.queue, []).append(held)
-        for queue, some in by_queue.items():
-            jobs = [held.job for held in some]
-            for held, job in zip(some, await self._ledger.extend(queue, jobs, self._lease_ms), strict=True):
-                if job is not None:
-                    held.job = job
-                    self._metrics.lease_extended(job.reference.backend)
+        for queue in {held.queue for held in self._held if held.job.token < soon_ms}:
+            async with self._extending:
+                some = [held for held in self._held if held.queue == queue and not held.ending]
+                await self._extend(queue, [held for held in some if held.job.token < soon_ms])
+
+    async def _extend(self, queue: str, some: list[_Held]) -> None:
+        jobs = [held.job for held in some]
+        for held, job in zip(some, await self._ledger.extend(queue, jobs, self._lease_ms), strict=True):
+            if job is not None:
+                held.job = job
+                self._metrics.lease_extended(job.reference.backend)
+
+    async def _ending(self, held: _Held) -> Leased:
+        """The job with its lease's last token, which from now on stays: by it the lease can be ended."""
+        held.ending = True
+        async with self._extending:  # one under way may yet bring a new token
+            return held.job
 
     async def drain(self, grace_s: float) -> None:
-        """Finishes what is in hand within `grace_s`, and gives the rest back, uncharged. Nothing may be accepted meanwhile."""
+        """Finishes what is in hand within `grace_s`, and gives the rest back, uncharged. No claim is under way."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
-        for task in self._tasks:
+        tasks = set(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for outbox in self._outboxes.values():
+            await outbox.aclose()
         by_queue: dict[str, list[Leased]] = {}
-        for held in self._held:
-            by_queue.setdefault(held.queue, []).append(held.job)
+        async with self._extending:
+            for held in self._held:
+                held.ending = True
+                by_queue.setdefault(held.queue, []).append(held.job)
         self._held.clear()
-        for queue, jobs in by_queue.items():
-            try:
-                released = await self._ledger.release(queue, jobs)
-                log.info("leases given back at stop", queue=queue, count=released)
-            except RetryLater as error:
-                log.warning("leases left to run out", queue=queue, count=len(jobs), code=error.code)
+        try:
+            async with asyncio.timeout(_RELEASE_S):
+                await asyncio.gather(*(self._give_back(queue, jobs) for queue, jobs in by_queue.items()))
+        except TimeoutError:
+            log.warning("leases left to run out", queues=len(by_queue))
 
-    @property
-    def in_hand(self) -> int:
-        return len(self._held)
+    async def _give_back(self, queue: str, jobs: list[Leased]) -> None:
+        try:
+            released = await self._ledger.release(queue, jobs)
+            log.info("leases given back at stop", queue=queue, count=released)
+        except Exception as error:  # noqa: BLE001  the other queues' leases must be given back all the same
+            log.warning("leases left to run out", queue=queue, count=len(jobs), error=type(error).__name__)
+
+    def report(self) -> None:
+        """Shows in the metrics what is in hand."""
+        for name, depot in self._depots.items():
+            self._metrics.inflight(name, depot.bulkhead.taken, depot.bulkhead.held_bytes)
 
     # One job
 
@@ -192,13 +227,12 @@ class Fetcher:
             log.warning("job left to its lease", queue=held.queue, reference=str(held.job.reference), code=error.code)
         except asyncio.CancelledError:
             raise  # still held: drain gives it back
-        except Exception as error:
-            log.error("job left to its lease", queue=held.queue, error=type(error).__name__, exc_info=error)  # noqa: TRY400
+        except Exception:
+            log.exception("job left to its lease", queue=held.queue, reference=str(held.job.reference))
         finally:
             admission.release()
             bulkhead.give_back()
-            # A quarter, so that claims come in batches; half of the slots are a reserve, so that no fetch thread waits.
-            if bulkhead.free >= bulkhead.slots // 4:
+            if enough_free(bulkhead):
                 self.slots_freed()
         self._held.discard(held)
 
@@ -208,8 +242,10 @@ class Fetcher:
             await self._failed(held, Verdict("charge", "unknown_backend"), reason="unknown_backend")
             return
         try:
-            payload = await depot.backend.get(held.job.reference, admission)
+            async with depot.gate:
+                payload = await depot.backend.get(held.job.reference, admission)
         except Exception as error:  # noqa: BLE001  judged: no failure of one job may end the loop
+            admission.release()
             verdict = await depot.backend.judge(held.job.reference, error)
             await self._failed(held, verdict)
         else:
@@ -226,8 +262,9 @@ class Fetcher:
             self._metrics.lease_lost(backend)
         else:
             self.refused(queue, outcome)
-            if outcome is Delivery.NO_ROOM:
-                await self._ledger.release(queue, [held.job], wait_ms=FULL_WAIT_MS)
+            job = await self._ending(held)
+            wait_ms = FULL_WAIT_MS if outcome is Delivery.NO_ROOM else 0
+            await patiently(lambda: self._ledger.release(queue, [job], wait_ms=wait_ms), self._ledger, job.token)
 
     def _outbox(self, queue: str) -> Outbox:
         if queue not in self._outboxes:
@@ -236,12 +273,11 @@ class Fetcher:
         return self._outboxes[queue]
 
     async def _failed(self, held: _Held, verdict: Verdict, reason: str = "attempts_exhausted") -> None:
-        queue, job = held.queue, held.job
-        backend = job.reference.backend
-        self._metrics.fetch_failed(backend, verdict.kind)
+        queue, job = held.queue, await self._ending(held)
+        self._metrics.fetch_failed(job.reference.backend, verdict.kind)
         if verdict.do == "bury":
             (buried,) = await patiently(
-                lambda: self._ledger.bury(queue, [(held.job, verdict.kind)]), self._ledger, job.token
+                lambda: self._ledger.bury(queue, [(job, verdict.kind)]), self._ledger, job.token
             )
             self._told(held, "dead" if buried else "gone", verdict.kind)
             return

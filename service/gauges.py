@@ -14,6 +14,8 @@ from service.overdue import Overdue
 from service.records import Counts
 
 MAX_AGE_S: Final = 5.0
+#: For reading Redis: a scrape is usually given up after 10 s, and must tell the rest while Redis is away.
+_PATIENCE_S: Final = 3.0
 
 log = structlog.get_logger(__name__)
 
@@ -48,15 +50,16 @@ class Gauges:
                 return
             self._refreshed_s = self._clock.monotonic_s()
             try:
-                await self._read()
-            except RetryLater as error:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._read()
+            except (RetryLater, TimeoutError) as error:
                 self._metrics.redis_up(False)
-                log.warning("gauges could not be read", code=error.code)
+                log.warning("gauges could not be read", error=type(error).__name__)
             else:
                 self._metrics.redis_up(True)
 
     async def _read(self) -> None:
-        known = await self._census.number_of_queues()
+        known, empty = await self._census.number_of_queues(), await self._census.not_in_index(self._configured)
         names = list(dict.fromkeys((*self._configured, *await self._census.first_queues(self._limit))))[: self._limit]
         gauges = []
         for name, counts in zip(names, await self._census.counts(names), strict=True):
@@ -66,7 +69,7 @@ class Gauges:
                 gauges.append(self._gauges(name, counts))
         self._metrics.snapshot(
             gauges,
-            unlisted=max(0, known - len(names)),
+            unlisted=max(0, known - (len(names) - empty)),
             memory_ratio=await self._census.memory_ratio(),
             at_ms=self._clock.now_ms(),
         )

@@ -14,11 +14,11 @@ from service.ledger import Ledger
 from service.metrics import Metrics
 
 INTERVAL_S: Final = 60.0
-#: Calls of SCAN a pass, of 1,000 keys each: a queue that the index lost is found within (keys / 20,000) minutes, and a Redis with
-#: millions of other keys is not read through every minute.
+#: Calls of SCAN a pass, of 1,000 keys each: a queue that the index lost is found within (keys / 20,000) minutes, and a
+#: Redis with millions of other keys is not read through every minute.
 _SCAN_STEPS: Final = 20
 _TRIM_PAGE: Final = 500
-_TRIM_PAGES: Final = 20  #: a queue and pass; the rest is trimmed by the next ones
+_TRIM_PAGES: Final = 400  #: a pass, all queues together: 20 s. The rest is trimmed by the next ones
 _BREATH_S: Final = 0.05  #: between pages, so that the pass over 10,000 queues does not look like load
 
 log = structlog.get_logger(__name__)
@@ -36,8 +36,10 @@ class Housekeeping:
         self._dead_max_age_ms = dead_max_age_ms
         self._dead_max_count = dead_max_count
         self._cursor = 0
+        self._pages_left = 0
 
     async def round(self) -> None:
+        self._pages_left = _TRIM_PAGES
         async for queues in self._census.queues():
             await self._look_after(queues)
             await asyncio.sleep(_BREATH_S)
@@ -56,12 +58,15 @@ class Housekeeping:
 
     async def _trim(self, queue: str, surplus: int, before_ms: int) -> None:
         trimmed = 0
-        for _ in range(_TRIM_PAGES):
+        while self._pages_left > 0:
+            self._pages_left -= 1
             members = await self._census.oldest_dead(queue, _TRIM_PAGE, before_ms)
             if not members and trimmed < surplus:
                 members = await self._census.oldest_dead(queue, min(_TRIM_PAGE, surplus - trimmed))
             if not members:
                 break
             trimmed += await self._ledger.purge(queue, members)
-        self._metrics.trimmed(queue, trimmed)
-        log.error("dead jobs were discarded", queue=queue, count=trimmed)
+            await asyncio.sleep(_BREATH_S)
+        if trimmed:
+            self._metrics.trimmed(queue, trimmed)
+            log.error("dead jobs were discarded", queue=queue, count=trimmed)

@@ -1,8 +1,8 @@
 """The one skeleton of every periodic loop, and the group that keeps them alive together.
 
-A loop drives itself: it runs a round, sleeps until the next one is wanted, and can be woken earlier, never later. What a round
-raises because Redis or a backend is away is waited out. What it raises otherwise is logged and repeated, but a loop that fails
-again and again is dead, and says so: the process's liveness goes with it. Never a silent dead loop.
+A loop drives itself: it runs a round, sleeps until the next one is wanted, and can be woken earlier, never later. What
+a round raises because Redis or a backend is away is waited out. What it raises otherwise is logged and repeated, but a
+loop that fails again and again is dead, and says so: the process's liveness goes with it. Never a silent dead loop.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from service.metrics import Metrics
 
 #: Unexpected errors in a row after which a loop gives up: a restart is the better try by then.
 MAX_FAILURES: Final = 20
-#: A round that takes longer hangs; liveness fails. Far above any timeout inside a round, so that a slow one is never killed.
+#: A round that takes longer hangs; liveness fails. Far above any timeout in a round: a slow one must not be killed.
 HANGS_AFTER_S: Final = 120.0
 _BACKOFF_MIN_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 2.0  #: Redis is asked again at least this often, so that jobs flow soon after it is back
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Loop:
-    """`round_` again and again. It returns the seconds until it wants to run again; None: after `interval_s`, which is also the most.
+    """`round_` again and again. It returns the seconds until it wants to run again, at most `interval_s`; None: those.
 
     After `stop`, `run` returns when the round under way is over.
     """

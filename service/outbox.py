@@ -1,4 +1,4 @@
-"""One queue's fetched payloads on their way to its ready list. While one delivery is under way, the next one gathers."""
+"""One queue's fetched payloads on their way to its ready list. While one delivery is under way, the next gathers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -45,7 +45,8 @@ class Outbox:
     async def deliver(self, job: Leased, payload: bytes) -> tuple[Delivery, int]:
         """What became of it, and when by Redis's clock, ms.
 
-        Raises RedisUnavailable if Redis stayed away until the lease was over. Cancelling the caller does not stop a delivery that is under way.
+        Raises RedisUnavailable if Redis stayed away until the lease was over. Cancelling the caller does not stop a
+        delivery that is under way.
         """
         future: asyncio.Future[tuple[Delivery, int]] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, payload, future))

@@ -1,7 +1,7 @@
 """Emptying the trash: payloads whose job has ended are deleted from their backend, and only then forgotten.
 
-Whoever collects references has them put off for PUT_OFF_MS in the same step: so processes share the work, and what one that dies
-had in hand, or one that had no room passed over, comes again.
+Whoever collects references has them put off for PUT_OFF_MS in the same step: so processes share the work, and what one
+that dies had in hand, or one that had no room passed over, comes again.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import structlog
 from service.errors import RetryLater
 from service.ledger import Ledger
 from service.metrics import Metrics
-from storage_backends.base import StorageBackend, StorageError
+from storage_backends.base import StorageBackend, StorageError, StorageUnavailable
 from storage_backends.reference import InvalidName, Reference
 
 PUT_OFF_MS: Final = 60_000
@@ -23,6 +23,8 @@ UNKNOWN_PUT_OFF_MS: Final = 3_600_000
 _LONGEST_PUT_OFF_MS: Final = 3_600_000
 _PAGE: Final = 1000  #: references a collection, and a deletion: S3 takes no more in one request
 _ROOM: Final = 20 * _PAGE  #: references in memory; 20,000 take about 6 MB
+#: Requests for one page: a few objects that are locked cost eleven each, one by one; a whole page of them is put off.
+_TRIES: Final = 40
 
 log = structlog.get_logger(__name__)
 
@@ -34,11 +36,9 @@ class Trash:
         self._ledger = ledger
         self._backends = backends
         self._metrics = metrics
-        self._waiting: deque[tuple[str, Reference]] = deque()
-        self._failures: dict[str, int] = {}  # by backend, in a row
-        self.wake: Callable[[], None] = (
-            _nobody  #: called when there is something to delete; wiring sets it to the loop's
-        )
+        self._waiting: deque[Reference] = deque()
+        self._failures: dict[str, int] = {}  # rounds that failed, by backend, in a row
+        self.wake: Callable[[], None] = _nobody  #: called when there is something to delete; wiring sets the loop's
 
     async def collect(self, queue: str) -> None:
         """Takes up what is due in this queue's trash; the rest comes with the next look."""
@@ -47,60 +47,97 @@ class Trash:
             return
         strange: list[str] = []
         for member in members:
-            try:
-                self._waiting.append((queue, Reference.parse(member)))
-            except InvalidName:
+            reference = _reference(member)
+            if reference is not None and reference.queue == queue:
+                self._waiting.append(reference)
+            else:
                 strange.append(member)
         if strange:
-            log.warning("trash held members that are no references", queue=queue, count=len(strange))
+            # No script of ours put them there, and what another queue's reference names may be in use.
+            log.warning("trash held members that are no references of its queue", queue=queue, count=len(strange))
             await self._ledger.empty_trash(queue, strange)
         self.wake()
 
-    async def round(self) -> None:
-        """Deletes everything taken up so far."""
-        by_backend: dict[str, list[tuple[str, Reference]]] = {}
+    async def round(self) -> float | None:
+        """Deletes up to a page a backend. Returns 0 if there is more to delete, else None."""
+        pages: dict[str, list[Reference]] = {}
+        left: list[Reference] = []
         while self._waiting:
-            queue, reference = self._waiting.popleft()
-            by_backend.setdefault(reference.backend, []).append((queue, reference))
-        await asyncio.gather(*(self._delete_all(name, jobs) for name, jobs in by_backend.items()))
+            reference = self._waiting.popleft()
+            page = pages.setdefault(reference.backend, [])
+            (page if len(page) < _PAGE else left).append(reference)
+        self._waiting.extendleft(reversed(left))
+        results = await asyncio.gather(
+            *(self._delete(name, page) for name, page in pages.items()), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return 0.0 if self._waiting else None
 
-    async def _delete_all(self, name: str, jobs: list[tuple[str, Reference]]) -> None:
-        for start in range(0, len(jobs), _PAGE):
-            page = jobs[start : start + _PAGE]
-            backend = self._backends.get(name)
-            if backend is None:
-                await self._put_off(page, UNKNOWN_PUT_OFF_MS)
-                continue
+    async def _delete(self, name: str, page: list[Reference]) -> None:
+        backend = self._backends.get(name)
+        if backend is None:
+            await self._put_off(page, UNKNOWN_PUT_OFF_MS)
+            return
+        undeleted, error = await self._tried(backend, page)
+        if undeleted and error is not None:
+            await self._failed(name, undeleted, error)
+        else:
+            self._failures.pop(name, None)
+        refused = set(undeleted)
+        deleted = [reference for reference in page if reference not in refused]
+        self._metrics.trash_deleted(name, len(deleted))
+        for queue, references in _by_queue(deleted).items():
+            await self._ledger.empty_trash(queue, [str(reference) for reference in references])
+
+    async def _tried(self, backend: StorageBackend, page: list[Reference]) -> tuple[list[Reference], Exception | None]:
+        """What could not be deleted, and why. Halves a page until what is refused no longer holds up the rest."""
+        parts, undeleted, last = [page], [], None
+        for _ in range(_TRIES):
+            if not parts:
+                break
+            part = parts.pop()
             try:
-                await backend.delete([reference for _, reference in page])
-            except StorageError as error:
-                await self._failed(name, page, error)
-            else:
-                self._failures.pop(name, None)
-                self._metrics.trash_deleted(name, len(page))
-                for queue, members in _by_queue(page).items():
-                    await self._ledger.empty_trash(queue, [str(member) for member in members])
+                await backend.delete(part)
+            except Exception as error:  # noqa: BLE001  a backend may raise what it has no name for
+                last = error
+                if isinstance(error, StorageUnavailable):
+                    undeleted += part
+                    break
+                half = len(part) // 2
+                parts += [part[half:], part[:half]] if half else []
+                undeleted += [] if half else part
+        return undeleted + [reference for part in parts for reference in part], last
 
-    async def _failed(self, name: str, page: list[tuple[str, Reference]], error: StorageError) -> None:
+    async def _failed(self, name: str, page: list[Reference], error: Exception) -> None:
         failures = self._failures.get(name, 0) + 1
         self._failures[name] = failures
         self._metrics.trash_failed(name, len(page))
-        log.warning("payloads could not be deleted yet", backend=name, kind=error.kind, count=len(page))
+        kind = error.kind if isinstance(error, StorageError) else type(error).__name__
+        log.warning("payloads could not be deleted yet", backend=name, kind=kind, count=len(page))
         await self._put_off(page, min(_LONGEST_PUT_OFF_MS, PUT_OFF_MS * 2 ** min(failures - 1, 10)))
 
-    async def _put_off(self, page: list[tuple[str, Reference]], wait_ms: int) -> None:
+    async def _put_off(self, page: list[Reference], wait_ms: int) -> None:
         """Best effort: what Redis does not hear of comes again after PUT_OFF_MS."""
         try:
-            for queue, members in _by_queue(page).items():
-                await self._ledger.discard(queue, members, wait_ms=wait_ms)
+            for queue, references in _by_queue(page).items():
+                await self._ledger.discard(queue, references, wait_ms=wait_ms)
         except RetryLater as error:
             log.warning("deletions could not be put off further", code=error.code)
 
 
-def _by_queue(page: list[tuple[str, Reference]]) -> dict[str, list[Reference]]:
+def _reference(member: str) -> Reference | None:
+    try:
+        return Reference.parse(member)
+    except InvalidName:
+        return None
+
+
+def _by_queue(page: list[Reference]) -> dict[str, list[Reference]]:
     grouped: dict[str, list[Reference]] = {}
-    for queue, reference in page:
-        grouped.setdefault(queue, []).append(reference)
+    for reference in page:
+        grouped.setdefault(reference.queue, []).append(reference)
     return grouped
 
 

@@ -25,11 +25,14 @@ class Wake:
         self._asked = False  # for a sign of life
 
     async def round(self) -> float:
-        """Waits for one message, up to SILENCE_S. Raises RedisUnavailable if the connection broke; the next round makes a new one."""
+        """Waits for one message, up to SILENCE_S.
+
+        Raises RedisUnavailable if the connection broke; the next round makes a new one.
+        """
         try:
             if self._pubsub is None:
                 await self._subscribe()
-            message = await self._pubsub.get_message(ignore_subscribe_messages=True, timeout=SILENCE_S)
+            message = await self._pubsub.get_message(timeout=SILENCE_S)
             await self._heard(message)
         except (RedisError, OSError) as error:
             await self.aclose()
@@ -44,13 +47,14 @@ class Wake:
     async def _subscribe(self) -> None:
         self._pubsub, self._asked = client(self._pool).pubsub(), False
         await self._pubsub.subscribe(self._channel)
-        self._woken(0)
 
     async def _heard(self, message: dict[str, Any] | None) -> None:
         if message is not None:
             self._asked = False
             if message["type"] == "message":
                 self._woken(_due(message["data"]))
+            elif message["type"] == "subscribe":  # from now on; also when the client has connected anew by itself
+                self._woken(0)
         elif self._asked:
             await self.aclose()
             raise RedisUnavailable("the wake-up channel gives no sign of life")

@@ -106,6 +106,7 @@ class Service:
     async def stop_dispatching(self) -> None:
         """No more claims; what is held is finished or given back within the grace period. `close` must follow."""
         self._stopping = True
+        self._dispatcher.stop()
         self._dispatch_loop.stop()
         await self._loops.settled(self._dispatch_loop)
         await self._fetcher.drain(self.settings.dispatcher.grace_s)
@@ -212,10 +213,10 @@ class Service:
             self.ledger,
             fetcher,
             trash,
-            Agenda(longest_wait_s=chosen.interval_s, cool_down_s=chosen.cool_down_s),
-            overdue,
-            self.metrics,
-            self.clock,
+            agenda=Agenda(longest_wait_s=chosen.interval_s, cool_down_s=chosen.cool_down_s),
+            overdue=overdue,
+            metrics=self.metrics,
+            clock=self.clock,
             inline=INLINE,
             policy=self.settings.queue,
             pace=Pace(chosen.batch, chosen.queue_concurrency, lease_ms),
