@@ -1,4 +1,4 @@
-"""Time, passed in. Wall clock for what is stored, monotonic for what is measured; between processes Redis's own counts."""
+"""Time, passed in. Wall clock for what is stored, monotonic for what is measured; between processes Redis's own."""
 
 import math
 import time
@@ -54,7 +54,12 @@ class ServerClock:
         return int(self._clock.monotonic_s() * 1000 + self._ahead_ms)
 
 
+_LAST_MS = 253_402_300_799_999  #: the last that four digits of a year can say
+
+
 def rfc3339(ms: int) -> str:
-    """`2026-11-30T10:00:00.250Z`: UTC with milliseconds, as every answer of ours spells a time."""
-    whole, rest = divmod(ms, 1000)
+    """`2026-11-30T10:00:00.250Z`: UTC with milliseconds, as every answer of ours spells a time. Later years end in 9999:
+    a reference that somebody made up must not keep a page from being shown.
+    """
+    whole, rest = divmod(min(ms, _LAST_MS), 1000)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
