@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -46,11 +46,13 @@ def free_port() -> int:
 class Child:
     """One process of ours, in a session of its own so that a Ctrl-C reaches us alone. Its output is kept for errors."""
 
-    def __init__(self, argv: Sequence[str], *, cwd: str | Path = "/") -> None:
+    def __init__(self, argv: Sequence[str], *, cwd: str | Path = "/", environ: Mapping[str, str] | None = None) -> None:
+        """Without `environ` it has ours."""
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # nameless: nothing to leave; close() closes it
         self._process = subprocess.Popen(  # noqa: S603  # our own launcher and a path that we found ourselves
             [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *argv],
             cwd=cwd,
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -74,9 +76,16 @@ class Child:
             time.sleep(0.01)
         return False
 
-    def output(self) -> str:
-        """The last 2,000 bytes that it printed."""
-        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 2_000))
+    def wait(self, within_s: float) -> int | None:
+        """Blocks until it has ended: its exit code, or minus the signal that ended it. None: it still runs."""
+        try:
+            return self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def output(self, last_bytes: int = 2_000) -> str:
+        """The end of what it printed."""
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - last_bytes))
         return self._output.read().decode(errors="replace")
 
     def kill(self) -> None:
@@ -87,9 +96,7 @@ class Child:
     def terminate(self, within_s: float = 10) -> None:
         """SIGTERM, and wait; SIGKILL if it takes longer than `within_s`. Idempotent."""
         self._process.terminate()
-        try:
-            self._process.wait(within_s)
-        except subprocess.TimeoutExpired:
+        if self.wait(within_s) is None:
             self.kill()
 
     def close(self) -> None:
