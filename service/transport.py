@@ -16,13 +16,16 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
+    ClusterDownError,
     ConnectionError as RedisConnectionError,
+    InvalidResponse,
     MasterDownError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     ResponseError,
     TimeoutError as RedisTimeoutError,
+    TryAgainError,
 )
 
 from service.errors import RedisFull, RedisUnavailable
@@ -31,12 +34,33 @@ from service.scripts import Script
 Encodable = bytes | str | int | float
 
 #: Answers of a server that did not run the command, and may run it later or elsewhere.
-_NOT_NOW: Final = (BusyLoadingError, MasterDownError, ReadOnlyError, AuthenticationError)
-_BUSY: Final = "BUSY"  #: a script holds the server; redis-py has no type for it, so that the error's code is asked
+_NOT_NOW: Final = (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    ReadOnlyError,
+    TryAgainError,
+)
+#: The same where redis-py has no type, by code: a script holds the server, its disk fails, it has too few replicas.
+_NOT_NOW_CODES: Final = frozenset({"BUSY", "MISCONF", "NOREPLICAS"})
 
 
 class Interrupted(RedisUnavailable):
     """The request was sent, and its answer was not seen: it may have been carried out, or may be yet."""
+
+
+class _Pool(BlockingConnectionPool):
+    """Wakes every waiter for a connection that came back.
+
+    The one that redis-py wakes may be cancelled at that moment, and its wake-up with it: the others would wait for
+    their timeout beside a free connection (measured: in one of sixty storms of cancellations).
+    """
+
+    async def release(self, connection: AbstractConnection) -> None:
+        await super().release(connection)
+        async with self._condition:
+            self._condition.notify_all()
 
 
 def connect(url: str, *, timeout_s: float, max_connections: int) -> BlockingConnectionPool:
@@ -44,7 +68,7 @@ def connect(url: str, *, timeout_s: float, max_connections: int) -> BlockingConn
 
     A caller waits up to `timeout_s` for a free connection, to connect, and for each answer.
     """
-    return BlockingConnectionPool.from_url(
+    return _Pool.from_url(
         url,
         max_connections=max_connections,
         timeout=timeout_s,
@@ -86,7 +110,7 @@ class Transport:
         connection = await self._acquire()
         try:
             replies = await self._exchange(connection, commands)
-        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+        except (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError) as error:
             raise Interrupted(f"Redis did not answer: {type(error).__name__}") from error
         except asyncio.CancelledError:
             await connection.disconnect(nowait=True)
@@ -100,9 +124,11 @@ class Transport:
 
     async def _acquire(self) -> AbstractConnection:
         try:
-            connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]  # its decorator
+            connection: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]  # redis-py's
         except (RedisConnectionError, RedisTimeoutError, OSError, *_NOT_NOW) as error:
             raise RedisUnavailable(f"Redis cannot be reached: {type(error).__name__}") from error
+        except ResponseError as error:  # to what a client says when it connects
+            raise _translated(error) from error
         return connection
 
     async def _exchange(self, connection: AbstractConnection, commands: Sequence[tuple[Encodable, ...]]) -> list[Any]:
@@ -111,19 +137,18 @@ class Transport:
         for _ in commands:
             try:
                 replies.append(await connection.read_response())
-            except _NOT_NOW as error:
-                # Behind the same address another server may answer by now.
-                await connection.disconnect(nowait=True)
+            except (*_NOT_NOW, ResponseError) as error:
                 replies.append(error)
-                break
-            except ResponseError as error:
-                replies.append(error)
+                if _is_not_now(error):
+                    # Behind the same address another server may answer by now.
+                    await connection.disconnect(nowait=True)
+                    break
         return replies
 
 
 def _packed(commands: Sequence[tuple[Encodable, ...]]) -> bytes:
     """As they go over the wire. redis-py's asyncio connection packs in Python: 1 ms of the loop for 1,000 arguments."""
-    pack: Callable[[tuple[Encodable, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]  # takes any length
+    pack: Callable[[tuple[Encodable, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]  # any length
     try:
         return b"".join(map(pack, commands))
     except UnicodeEncodeError:  # a member that is no reference may be any bytes, and is named back as the same
@@ -134,9 +159,13 @@ def _encoded(argument: Encodable) -> Encodable:
     return argument.encode("utf-8", "surrogateescape") if isinstance(argument, str) else argument
 
 
+def _is_not_now(error: Exception) -> bool:
+    return isinstance(error, _NOT_NOW) or str(error).partition(" ")[0] in _NOT_NOW_CODES
+
+
 def _translated(error: Exception) -> Exception:
     if isinstance(error, OutOfMemoryError):
         return RedisFull("Redis is at maxmemory")
-    if isinstance(error, _NOT_NOW) or str(error).partition(" ")[0] == _BUSY:
+    if _is_not_now(error):
         return RedisUnavailable(f"Redis does not serve now: {type(error).__name__}")
     return error
