@@ -48,6 +48,11 @@ class Census:
             max_bytes=int(info.get("maxmemory", 0)),
         )
 
+    async def now_ms(self) -> int:
+        """Redis's own time, not what this process takes it for."""
+        seconds, micros = (await self._transport.send([("TIME",)]))[0]
+        return int(seconds) * 1000 + int(micros) // 1000
+
     async def memory_ratio(self) -> float:
         """used_memory / maxmemory, of the very Redis that the delayed sets are in."""
         info = _info(await self._transport.send([("INFO", "memory")]))
@@ -69,6 +74,15 @@ class Census:
         command = ("ZRANGE", self._keys.queues, offset, offset + limit - 1)
         return [_text(queue) for queue in (await self._transport.send([command]))[0]]
 
+    async def some_queues(self, cursor: int, about: int) -> tuple[int, list[str]]:
+        """About so many queues of the index, from `cursor` on, and where to go on (0: that was the end).
+
+        In no order, for the index's own changes all the time. A queue that is in it throughout is not passed over, and
+        may come twice while the index grows or shrinks. A short index comes as a whole.
+        """
+        reply, flat = (await self._transport.send([("ZSCAN", self._keys.queues, cursor, "COUNT", about)]))[0]
+        return int(reply), list(dict.fromkeys(map(_text, flat[::2])))
+
     async def number_of_queues(self) -> int:
         return int((await self._transport.send([("ZCARD", self._keys.queues)]))[0])
 
@@ -79,7 +93,7 @@ class Census:
         return int((await self._transport.send([("ZMSCORE", self._keys.queues, *queues)]))[0].count(None))
 
     async def stray_queues(self, cursor: int, steps: int) -> tuple[int, set[str]]:
-        """Queues that own a sorted set, by `steps` calls of SCAN from `cursor` on. Returns where to go on (0: the end)."""
+        """Queues that own a sorted set, by `steps` calls of SCAN from `cursor`. Returns where to go on (0: the end)."""
         found: set[str] = set()
         for _ in range(steps):
             command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", PAGE, "TYPE", "zset")
@@ -91,7 +105,7 @@ class Census:
         return cursor, found
 
     async def counts(self, queues: Sequence[str]) -> list[Counts | Exception]:
-        """How many jobs each queue holds, by state. One whose keys are of a wrong type gives its error, and hides none."""
+        """How many jobs each queue holds, by state. One with a key of a wrong type gives its error, and hides none."""
         now_ms = self._clock.now_ms()
         keys = [self._keys.queue(queue) for queue in queues]
         kinds = await self._transport.send([("TYPE", of.ready) for of in keys], raising=False)
@@ -108,6 +122,13 @@ class Census:
         replies = await self._transport.send(commands, raising=False) if commands else []
         pairs = zip(replies[::2], replies[1::2], strict=True)
         return [(0, None) if isinstance(first, Exception) else (n, _score(first)) for n, first in pairs]
+
+    async def dead_among(self, queue: str, members: Sequence[str]) -> int:
+        """How many of these are dead now; at most 1,000 are asked about."""
+        if not members:
+            return 0
+        scores = (await self._transport.send([("ZMSCORE", self._keys.queue(queue).dead, *members[:PAGE])]))[0]
+        return sum(score is not None for score in scores)
 
     async def oldest_dead(self, queue: str, limit: int, before_ms: int | None = None) -> list[str]:
         """Members of the dead set, the longest dead first; only those that died at `before_ms` or earlier, if given."""

@@ -6,6 +6,7 @@ or given up, so that a slow backend fills its own slots and nobody else's, and w
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -241,12 +242,14 @@ class Fetcher:
         if depot is None:
             await self._failed(held, Verdict("charge", "unknown_backend"), reason="unknown_backend")
             return
+        began_s = math.inf
         try:
             async with depot.gate:
+                began_s = self._clock.monotonic_s()
                 payload = await depot.backend.get(held.job.reference, admission)
         except Exception as error:  # noqa: BLE001  judged: no failure of one job may end the loop
             admission.release()
-            verdict = await depot.backend.judge(held.job.reference, error)
+            verdict = await depot.backend.judge(held.job.reference, error, began_s)
             await self._failed(held, verdict)
         else:
             await self._deliver(held, payload)

@@ -13,6 +13,7 @@ How an outage begins and ends, in every role, with or without traffic:
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -132,13 +133,14 @@ class Guarded(Decorator):
         A failure is judged before it is raised, and also if the caller is cancelled meanwhile.
         """
         self._begin(reference)
+        began_s = self._clock.monotonic_s()
         try:
             await self._inner.put(reference, payload)
         except asyncio.CancelledError:
             self._unproven(reference)
             raise
         except Exception as error:
-            judging = asyncio.create_task(self.judge(reference, error))
+            judging = asyncio.create_task(self.judge(reference, error, began_s))
             self._judging.add(judging)
             judging.add_done_callback(self._judging.discard)
             await asyncio.shield(judging)
@@ -165,8 +167,11 @@ class Guarded(Decorator):
             raise self._refusal(None)
         await self._inner.delete(references)
 
-    async def judge(self, reference: Reference, error: Exception) -> Verdict:
-        """Whose failure was `error`, raised by `get` for `reference`? Once for each failure: it is counted here."""
+    async def judge(self, reference: Reference, error: Exception, began_s: float = -math.inf) -> Verdict:
+        """Whose failure was `error`, raised by a `get` for `reference` that began then (by our clock)?
+
+        Once for each failure: it is counted here.
+        """
         if isinstance(error, PayloadMissing | PayloadCorrupt):
             self._unproven(reference)
             return Verdict("bury", error.kind)
@@ -174,7 +179,7 @@ class Guarded(Decorator):
             return Verdict("free", error.kind, self.permit().wait_s)
         throttled = isinstance(error, StorageUnavailable) and error.throttled
         needless = throttled or self.state == "open"
-        check_error = None if needless else await self._check.answer()
+        check_error = None if needless else await self._check.answer(began_s)
         breaker, charged = self._breaker.failed(
             str(reference), self._clock.monotonic_s(), check_ok=check_error is None, throttled=throttled
         )

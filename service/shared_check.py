@@ -1,13 +1,13 @@
 """SharedCheck: many want to know at once whether a backend can be read, and it is asked once."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from service.clock import Clock
 
-#: For how long one answer of `check` serves all: a thousand fetches that fail at once ask once. The price: in the first
-#: second of an outage, a good answer from just before it may still charge a job.
+#: For how long one answer of `check` serves all: a thousand fetches that fail at once ask once.
 CHECK_SHARED_S: Final = 1.0
 
 
@@ -18,14 +18,18 @@ class SharedCheck:
         self._prove = prove
         self._clock = clock
         self._timeout_s = timeout_s
-        self._answered: tuple[float, Exception | None] | None = None
+        self._answered: tuple[float, float, Exception | None] | None = None  # began, answered
         self._running: asyncio.Task[Exception | None] | None = None
 
-    async def answer(self) -> Exception | None:
-        """The answer of the check that runs, or of the last one if it is fresh enough, or of a new one."""
+    async def answer(self, since_s: float = -math.inf) -> Exception | None:
+        """The answer of the check that runs, or of the last one if it is fresh enough, or of a new one.
+
+        A good one from before `since_s`, when what failed began, proves nothing: the outage may have begun in between.
+        """
         if self._running is None and self._answered is not None:
-            at_s, answer = self._answered
-            if self._clock.monotonic_s() - at_s < CHECK_SHARED_S:
+            began_s, at_s, answer = self._answered
+            proves = answer is not None or began_s >= since_s
+            if proves and self._clock.monotonic_s() - at_s < CHECK_SHARED_S:
                 return answer
         return await self.fresh()
 
@@ -42,6 +46,7 @@ class SharedCheck:
 
     async def _run(self) -> Exception | None:
         answer: Exception | None = None
+        began_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._prove()
@@ -49,5 +54,5 @@ class SharedCheck:
             answer = error
         finally:
             self._running = None
-        self._answered = (self._clock.monotonic_s(), answer)
+        self._answered = (began_s, self._clock.monotonic_s(), answer)
         return answer

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+import structlog
 from redis.asyncio import Redis
 
 from service.embedded import RedisServer
@@ -21,6 +22,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("redis")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plain_logs() -> None:
+    """What is logged is shown with a failure; tracebacks with every frame's locals would take longer than the test."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+        ]
+    )
 
 
 @pytest.fixture(scope="session")
