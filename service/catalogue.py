@@ -18,7 +18,9 @@ LATENESS_BUCKETS_S: Final = tuple(bound / 1000 for bound in LATENESS_BUCKETS_MS)
 SECONDS_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BYTES_BUCKETS: Final = tuple(float(4**n) for n in range(4, 13))  #: 256 B to 16 MiB
 
-JobOutcome = Literal["accepted", "delivered", "retried", "deferred", "expired", "buried", "cancelled", "purged"]
+JobOutcome = Literal[
+    "accepted", "delivered", "retried", "deferred", "expired", "buried", "cancelled", "revived", "purged"
+]
 JOB_OUTCOMES: Final[tuple[str, ...]] = get_args(JobOutcome)
 REASONS: Final = ("disabled", "tiny", "large", "long", "small_and_short", "fallback")
 OPERATIONS: Final = ("start", "put", "get", "delete", "scan", "check")

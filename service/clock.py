@@ -58,8 +58,9 @@ _LAST_MS = 253_402_300_799_999  #: the last that four digits of a year can say
 
 
 def rfc3339(ms: int) -> str:
-    """`2026-11-30T10:00:00.250Z`: UTC with milliseconds, as every answer of ours spells a time. Later years end in 9999:
-    a reference that somebody made up must not keep a page from being shown.
+    """`2026-11-30T10:00:00.250Z`: UTC with milliseconds, as every answer of ours spells a time.
+
+    What is later than the year 9999 is shown as its end: a made-up reference must not keep a page from being shown.
     """
     whole, rest = divmod(min(ms, _LAST_MS), 1000)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"

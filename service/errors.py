@@ -113,6 +113,12 @@ class InvalidHeader(Misuse):
     code = "invalid-header"
 
 
+class InvalidQuery(Misuse):
+    """A parameter that this call does not take, or a value that it cannot have: a state, a limit, a cursor."""
+
+    code = "invalid-query"
+
+
 class InvalidBody(Misuse):
     """The request's body is not what this call takes."""
 

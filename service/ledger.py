@@ -8,19 +8,19 @@
                           └──────── revive ─────────────────────────────┘       cancel: from delayed or leased
 
 Repeating, after an answer that was not seen: what finds its own work done the second time is repeated (everything but
-an unkeyed schedule); for an unkeyed schedule the outcome is looked up. What cannot be known is raised as OutcomeUnknown,
-never guessed.
+an unkeyed schedule); for an unkeyed schedule the outcome is looked up. What cannot be known is raised as
+OutcomeUnknown, never guessed.
 """
 
 import asyncio
 import itertools
-import json
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+from service import pages
 from service.clock import ServerClock
 from service.errors import OutcomeUnknown, RedisFull, RedisUnavailable, RetryLater
 from service.keys import Keys
@@ -39,6 +39,8 @@ from service.records import (
     Job,
     Leased,
     Outcome,
+    Page,
+    Place,
     PutBack,
     Retried,
     Scheduled,
@@ -107,7 +109,7 @@ class Ledger:
     # ---- accepting -------------------------------------------------------------------------------------------------
 
     async def schedule(self, queue: str, entries: Sequence[Entry]) -> list[Scheduled | RetryLater]:
-        """- -> delayed. The answers in the entries' order; a RetryLater where Redis refused the chunk or did not answer."""
+        """- -> delayed. The answers in the entries' order; a RetryLater where Redis refused or did not answer."""
         answers: list[Scheduled | RetryLater] = []
         for chunk in chunks(entries, lambda entry: len(entry.body or b"")):
             answers += await self._schedule_chunk(queue, chunk)
@@ -167,14 +169,14 @@ class Ledger:
         return [_scheduled(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
     async def idempotent(self, keys: Sequence[Idempotency]) -> list[Scheduled | None]:
-        """What each key holds: the first job, REPLAYED or REUSED; None if it is free. Looks only; `schedule` decides."""
+        """What each key holds: the first job, REPLAYED or REUSED; None if it is free. Looks only: schedule decides."""
         held: list[bytes | None] = []
         for chunk in chunks(keys):
             held += await self._repeat([("GET", each.key) for each in chunk])
         return [_first(each, text) if text else None for each, text in zip(keys, held, strict=True)]
 
     async def discard(self, queue: str, references: Iterable[Reference], *, wait_ms: int = 0) -> None:
-        """- -> trash, or later in the trash: payloads that no job needs, tried in `wait_ms`. What a job needs is left."""
+        """- -> trash, or later in the trash: payloads that no job needs, tried in `wait_ms`. Others are left alone."""
         for chunk in chunks(list(references)):
             await self._run("discard", queue, ["", queue, wait_ms, *map(str, chunk)])
 
@@ -189,7 +191,7 @@ class Ledger:
         return DueQueues(now, queues, math.ceil(float(later)) if later else None)
 
     async def claim(self, queue: str, request: ClaimRequest) -> Claimed:
-        """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when that runs out."""
+        """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when it ends."""
         arguments: list[Encodable] = ["", queue, self._inline, min(request.batch, MAX_MEMBERS), request.max_ready]
         arguments += ("" if request.max_ready_bytes is None else request.max_ready_bytes, request.lease_ms, MAX_BYTES)
         seed = next(self._seeds)
@@ -323,18 +325,16 @@ class Ledger:
         state, score, moved, record = (part.decode() for part in reply)
         if state == "gone":
             return None
-        trouble = _record(record)
-        return Job(
-            reference=reference,
-            state=state,
-            due_ms=int(float(moved)) if moved else reference.ts_ms,
-            next_attempt_ms=int(float(score)) if state == "delayed" else None,
-            attempts=int(trouble.get("attempts", 0)),
-            expiries=int(trouble.get("expiries", 0)),
-            error=trouble.get("error"),
-            reason=trouble.get("reason") if state == "dead" else None,
-            died_at_ms=int(float(score)) if state == "dead" else None,
-        )
+        return pages.job(reference, state, score, moved, record)
+
+    async def page(self, queue: str, state: str, limit: int, after: Place | None = None) -> Page:
+        """Jobs that are `delayed`, `leased` or `dead`, at most 1,000, in the order of their set.
+
+        Begins right behind `after`, whether that member is still there or not.
+        """
+        score, member = ("", "") if after is None else (after.score, after.member)
+        reply = await self._run("page", queue, [state, min(limit, MAX_MEMBERS), score, member])
+        return pages.page(queue, state, reply)
 
     async def revive(self, queue: str, members: Sequence[str]) -> int:
         """dead -> delayed, due now, with a clean record. Returns how many."""
@@ -503,14 +503,6 @@ def _members(jobs: Iterable[Leased]) -> list[Encodable]:
 def _text(member: bytes) -> str:
     """A member as text. What is no reference may be any bytes, and must come back as the same ones."""
     return member.decode("utf-8", "surrogateescape")
-
-
-def _record(text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _scheduled(entry: Entry, outcome: Any) -> Scheduled:

@@ -189,6 +189,33 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Stranger:
+    """A member of a queue's set that is no reference of that queue: nobody's job, and shown as it is."""
+
+    member: str
+    state: str
+    score_ms: int
+    error: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Between two members of a sorted set: right behind this one, whether it is still there or not."""
+
+    score: str  #: as Redis spells it
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some members of one set, in its order."""
+
+    members: Sequence[tuple[Place, Job | Stranger]]
+    left: int  #: how many follow them
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How many jobs a queue holds, by state, at one moment of Redis's clock."""
 

@@ -127,7 +127,7 @@ class Service:
 
     def services(self) -> Services:
         """What the HTTP application of this role needs."""
-        jobs = JobServices(self.producer, self.ledger, self.backends, self.settings.max_payload_bytes)
+        jobs = JobServices(self.producer, self.ledger, self.backends, self.settings.max_payload_bytes, self.census)
         return Services(
             metrics=self.metrics,
             refresh=self.gauges.refresh,

@@ -2,14 +2,24 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
-from service.errors import InvalidBody, InvalidHeader, InvalidQueue, InvalidReference, InvalidTime, PayloadTooLarge
+from service.errors import (
+    InvalidBody,
+    InvalidHeader,
+    InvalidQuery,
+    InvalidQueue,
+    InvalidReference,
+    InvalidTime,
+    Misuse,
+    PayloadTooLarge,
+)
 from storage_backends.reference import InvalidName, Reference, check_queue
 
 #: So much of a request that is too large is read and thrown away: a client that is still sending sees no answer.
@@ -47,16 +57,33 @@ def times_in(request: Request) -> dict[str, str]:
 
     `+` is a plus sign, as in RFC 3986 and in `+01:00`; that it were a space is a custom of HTML forms.
     """
-    times: dict[str, str] = {}
+    return _parameters(request, ("delay", "due"), InvalidTime)
+
+
+def query_in(request: Request, *names: str) -> dict[str, str]:
+    """These parameters of the query, those that are given. Raises InvalidQuery for any other, or one given twice."""
+    return _parameters(request, names, InvalidQuery)
+
+
+def limit_of(value: object, most: int, error: type[Misuse] = InvalidQuery) -> int:
+    """How many at most, from 1 on. More than `most` is `most`: an answer may always be shorter than what was asked."""
+    text = str(value)
+    if isinstance(value, bool) or not re.fullmatch("[0-9]{1,18}", text) or int(text) == 0:
+        raise error(f"limit: {text[:60]!r} is not a number from 1 on")
+    return min(int(text), most)
+
+
+def _parameters(request: Request, names: Sequence[str], error: type[Misuse]) -> dict[str, str]:
+    given: dict[str, str] = {}
     for part in filter(None, request.scope["query_string"].decode("latin-1").split("&")):
         name, _, value = part.partition("=")
         name = unquote(name)
-        if name not in ("delay", "due"):
-            raise InvalidTime(f"unknown parameter {name[:60]!r}: delay and due are possible here")
-        if name in times:
-            raise InvalidTime(f"{name} is given twice")
-        times[name] = unquote(value)
-    return times
+        if name not in names:
+            raise error(f"unknown parameter {name[:60]!r}: {' and '.join(names)} are possible here")
+        if name in given:
+            raise error(f"{name} is given twice")
+        given[name] = unquote(value)
+    return given
 
 
 def no_query_in(request: Request) -> None:
@@ -65,16 +92,19 @@ def no_query_in(request: Request) -> None:
         raise InvalidTime("no parameters are possible here: times belong in the body")
 
 
-async def body_of(request: Request, limit_bytes: int) -> bytes:
-    """The body, as it was sent. Raises PayloadTooLarge; of a body that is too large nothing is kept."""
-    chunks: list[bytes] = []
-    size = 0
+async def body_of(request: Request, limit_bytes: int, idle_s: float | None = None) -> bytes:
+    """The body, as it was sent. Raises PayloadTooLarge; of a body that is too large nothing is kept.
+
+    Raises InvalidBody if nothing came for `idle_s`.
+    """
     stream = request.stream()
-    if _announced(request) > limit_bytes:
+    if announced_bytes(request, unknown=0) > limit_bytes:
         if header_in(request, "Expect") is None:  # otherwise nothing comes unless we ask for it
             await throw_away(stream)
         raise _too_large(limit_bytes)
-    async for chunk in stream:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in stream if idle_s is None else unless_idle(stream, idle_s):
         size += len(chunk)
         if size > limit_bytes:
             chunks.clear()
@@ -82,6 +112,19 @@ async def body_of(request: Request, limit_bytes: int) -> bytes:
             raise _too_large(limit_bytes)
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def unless_idle(stream: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
+    """The same pieces. Raises InvalidBody if the next one does not come within `idle_s`."""
+    while True:
+        try:
+            async with asyncio.timeout(idle_s):
+                chunk = await anext(stream, None)
+        except TimeoutError as error:
+            raise InvalidBody(f"nothing came for {idle_s:g} s, and the body had not ended") from error
+        if chunk is None:
+            return
+        yield chunk
 
 
 async def throw_away(stream: AsyncIterator[bytes]) -> None:
@@ -122,9 +165,12 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _announced(request: Request) -> int:
-    """Content-Length, 0 without one. The server has checked that it is a number."""
-    return int(header_in(request, "Content-Length") or 0)
+def announced_bytes(request: Request, *, unknown: int) -> int:
+    """Content-Length, which the server has checked to be a number; `unknown` for a body in chunks; else 0."""
+    length = header_in(request, "Content-Length")
+    if length is not None:
+        return int(length)
+    return unknown if header_in(request, "Transfer-Encoding") else 0
 
 
 def _too_large(limit_bytes: int) -> PayloadTooLarge:

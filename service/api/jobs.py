@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.incoming import body_of, header_in, known_only, no_query_in, object_of, reference_in, times_in
+from service.api.room import Room
 from service.api.services import JobServices
 from service.clock import rfc3339
 from service.errors import BackendUnavailable, JobDead, NotHere
@@ -22,29 +23,31 @@ _PATCH_BYTES: Final = 4096  #: a time needs about forty
 
 
 class JobCalls:
-    def __init__(self, services: JobServices, metrics: Metrics) -> None:
+    def __init__(self, services: JobServices, room: Room, metrics: Metrics) -> None:
         self._producer = services.producer
         self._ledger = services.ledger
         self._backends = services.backends
         self._max_payload_bytes = services.max_payload_bytes
+        self._room = room
         self._metrics = metrics
 
     async def enqueue(self, request: Request) -> Response:
         """Accept a job: the body, as it is, becomes the payload."""
-        accepted = await self._producer.enqueue(
-            await body_of(request, self._max_payload_bytes),
-            queue=request.path_params["queue"],
-            tenant=header_in(request, "Coatcheck-Tenant"),
-            idempotency_key=header_in(request, "Idempotency-Key"),
-            **times_in(request),
-        )
+        async with self._room.body_of(request, self._max_payload_bytes) as payload:
+            accepted = await self._producer.enqueue(
+                payload,
+                queue=request.path_params["queue"],
+                tenant=header_in(request, "Coatcheck-Tenant"),
+                idempotency_key=header_in(request, "Idempotency-Key"),
+                **times_in(request),
+            )
         if accepted.replayed:
             return json_answer(accepted_fields(accepted), headers={"Idempotency-Replayed": "true"})
         return json_answer(accepted_fields(accepted), 201, {"Location": f"/v1/jobs/{accepted.reference}"})
 
     async def look_up(self, request: Request) -> Response:
         """Where a job is, and what troubled it."""
-        return json_answer(_job_fields(await self._existing(reference_in(request))))
+        return json_answer(job_fields(await self._existing(reference_in(request))))
 
     async def payload(self, request: Request) -> Response:
         """The payload of a job that is not delivered yet, unchanged."""
@@ -54,7 +57,8 @@ class JobCalls:
         if backend is None:
             raise BackendUnavailable(f"no backend {reference.backend!r} is configured here", retry_after_s=60)
         try:
-            body = await backend.get(reference)
+            async with self._room.admitting() as admit:
+                body = await backend.get(reference, admit)
         except PayloadMissing as error:
             raise NotHere(f"{reference} has no payload: lost, or delivered a moment ago") from error
         except PayloadCorrupt as error:
@@ -102,7 +106,8 @@ def accepted_fields(accepted: Accepted) -> dict[str, Any]:
     }
 
 
-def _job_fields(job: Job) -> dict[str, Any]:
+def job_fields(job: Job) -> dict[str, Any]:
+    """A job, as the call about one and each page of a queue show it."""
     return {
         "reference": str(job.reference),
         "state": job.state,

@@ -1,36 +1,75 @@
 """The reference, by example: what the endpoints' signatures do not say, since they take the request as it is."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
-from starlette.responses import Response
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 
+from service.api import examples
 from service.api.problems import MEDIA_TYPE
 
-DESCRIPTION: Final = """A delayed-job service: hand over a payload and the time it is due, and consumers find it on its
-ready queue in Redis when the time has come. Errors are RFC 9457 problems; match on `type`, never on the text. A 503
-says in Retry-After when to repeat; after `urn:coatcheck:outcome-unknown` repeat with the same Idempotency-Key, or first
-settle it with a DELETE of its `reference`."""
-
-_REFERENCE: Final = "s3::emails::1764547200000::0193f2a4-7c1e-7b3a-9d57-6f0a1c2b3d4e"
-_DUE: Final = "2025-12-01T00:00:00.000Z"
-_ACCEPTED: Final = {"reference": _REFERENCE, "queue": "emails", "due": _DUE, "backend": "s3", "reason": "large"}
+_PROBLEM: Final = {
+    "type": "object",
+    "required": ["type", "title", "status"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "retry_after_s": {"type": "integer", "description": "With a 503, as in Retry-After"},
+        "reference": {"type": "string", "description": "With `outcome-unknown`: the job that there may be"},
+    },
+}
 _PATH: Final = {
     "queue": "`[A-Za-z0-9]`, then up to 127 of `[A-Za-z0-9._:-]`, not ending in `:`, without `::`",
     "reference": "As it was answered when the job was accepted: `backend::queue::ms::uuid`",
 }
-_EXAMPLE: Final = {"queue": "emails", "reference": _REFERENCE}
+_EXAMPLE: Final = {"queue": "emails", "reference": examples.REFERENCE}
 _DELAY: Final = "From now: a number and its unit, `250ms`, `30s`, `15m`, `2h`, `7d`. Exactly one of `delay` and `due`"
 _DUE_AT: Final = "RFC 3339 with an offset, or an integer, ms since the epoch. What is past is due now"
-_BATCH_LINE: Final = '{"payload":"hello","delay":"30s"}\n{"payload_base64":"AAE=","due":"2030-01-01T00:00:00Z"}\n'
-_BATCH_ANSWER: Final = (
-    '{"line":1,"status":201,"reference":"…","queue":"emails","due":"…","backend":"redis","reason":"tiny"}\n'
-    '{"line":2,"status":422,"problem":{"type":"urn:coatcheck:invalid-time","title":"…","status":422,"detail":"…"}}\n'
-)
+_CURSOR: Final = "Where to go on: `next` of the page before"
+_BINARY: Final = {"type": "string", "format": "binary"}
 
 
 def about(name: str) -> dict[str, Any]:
-    """Arguments for `add_api_route` that describe the call called `name`."""
-    return {"response_class": Response, **_CALLS[name]}
+    """Arguments for `add_api_route` that describe the call called `name`, but for its answers."""
+    call = _CALLS[name]
+    return {name: call[name] for name in ("summary", "status_code", "openapi_extra") if name in call}
+
+
+def install(app: FastAPI) -> None:
+    """`app` describes itself with our answers. FastAPI would drop every null from their examples."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            described = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            for call in (call for methods in described["paths"].values() for call in methods.values()):
+                responses = _CALLS[call["operationId"]]["responses"]
+                call["responses"] = {str(status): answer for status, answer in sorted(responses.items())}
+            app.openapi_schema = described
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI's own documentation extends it
+
+
+def _description() -> Iterator[str]:
+    yield (
+        "A delayed-job service: hand over a payload and the time it is due, and consumers find it on its ready queue "
+        "in Redis when the time has come. Errors are RFC 9457 problems; match on `type`, never on the text. A 503 says "
+        "in Retry-After when to repeat; after `urn:coatcheck:outcome-unknown` repeat with the same Idempotency-Key, or "
+        "first settle it with a DELETE of its `reference`.\n"
+    )
+    yield "| type | status | meaning |\n|---|---|---|"
+    for code, problem in examples.PROBLEMS.items():
+        yield f"| `urn:coatcheck:{code}` | {problem['status']} | {examples.MEANINGS[code]} |"
+    yield "| `urn:coatcheck:no-such-route` | 404 | There is no call at this address. |"
+    yield "| `about:blank` | any | The status says it all: 400, 405, 500, 502, and a probe's 503. |"
+
+
+DESCRIPTION: Final = "\n".join(_description())
 
 
 def _parameter(place: str, name: str, description: str, example: str) -> dict[str, Any]:
@@ -47,109 +86,138 @@ def _body(media_type: str, **content: Any) -> dict[str, Any]:
     return {"content": {media_type: content}}
 
 
-def _answers(statuses: str, example: object, media_type: str = "application/json") -> dict[int | str, dict[str, Any]]:
-    """The first status is the good one, the others are problems."""
-    good, *others = statuses.split()
-    answers: dict[int | str, dict[str, Any]] = {
-        int(good): {"description": "Done", **_body(media_type, example=example)}
-    }
-    return answers | {int(status): {"description": _MEANING[status], **_body(MEDIA_TYPE)} for status in others}
-
-
-_MEANING: Final = {
-    "404": "`not-here`: delivered, cancelled, purged or never accepted",
-    "409": "`job-dead`: revive or purge it",
-    "413": "`payload-too-large`",
-    "422": "The request is malformed, or its Idempotency-Key was used for another one; `type` says which",
-    "503": "Repeat after Retry-After: `redis-full`, `redis-unavailable`, `backend-unavailable` or `outcome-unknown`",
-}
-
-_ENQUEUE: Final[dict[str, Any]] = {
-    "summary": "Accept a job",
-    "status_code": 201,
-    "responses": {
-        **_answers("201 413 422 503", _ACCEPTED),
-        200: {
-            "description": "Accepted before, under this Idempotency-Key",
-            **_body("application/json", example=_ACCEPTED),
-        },
-    },
-    "openapi_extra": {
-        "parameters": [
-            _path("queue"),
-            _parameter("query", "delay", _DELAY, "30s"),
-            _parameter("query", "due", _DUE_AT, "2030-01-01T00:00:00Z"),
-            _parameter("header", "Coatcheck-Tenant", "On whose behalf", "acme"),
-            _parameter("header", "Idempotency-Key", "1 to 255 printable ASCII characters", "order-4711"),
-        ],
-        "requestBody": _body("application/octet-stream", schema={"type": "string", "format": "binary"}),
-    },
-}
-_BATCH: Final[dict[str, Any]] = {
-    "summary": "Accept many jobs, a line each",
-    "responses": _answers("200 422", _BATCH_ANSWER, "application/x-ndjson"),
-    "openapi_extra": {
-        "parameters": [_path("queue")],
-        "requestBody": _body("application/x-ndjson", schema={"type": "string"}, example=_BATCH_LINE),
-    },
-}
-_JOB: Final = {
-    "reference": _REFERENCE,
-    "state": "delayed",
-    "queue": "emails",
-    "backend": "s3",
-    "due": _DUE,
-    "next_attempt": _DUE,
-    "attempts": 0,
-    "expiries": 0,
-    "last_error": None,
-    "reason": None,
-    "died_at": None,
-}
-_COUNTS: Final = {
-    "queue": "emails",
-    "future": 12,
-    "overdue": 0,
-    "leased": 0,
-    "ready": 3,
-    "dead": 0,
-    "trash": 0,
-    "paused": False,
-    "next_due": _DUE,
-}
-
-
-def _about_job(summary: str, statuses: str, example: object, **extra: Any) -> dict[str, Any]:
-    parameters = [_path("reference")]
+def _problems(codes: str) -> dict[int | str, dict[str, Any]]:
+    """By status, as responses; several kinds may share one."""
+    by_status: dict[int | str, dict[str, Any]] = {}
+    for code in codes.split():
+        by_status.setdefault(examples.PROBLEMS[code]["status"], {})[code] = {"value": examples.PROBLEMS[code]}
     return {
-        "summary": summary,
-        "responses": _answers(statuses, example),
-        "openapi_extra": {"parameters": parameters, **extra},
+        status: {
+            "description": " or ".join(f"`{code}`" for code in kinds),
+            **_body(MEDIA_TYPE, schema=_PROBLEM, examples=kinds),
+        }
+        for status, kinds in by_status.items()
     }
 
+
+def _call(
+    summary: str,
+    answer: object,
+    codes: str = "",
+    *parameters: dict[str, Any],
+    media_type: str = "application/json",
+    body: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """`codes`: the problems that it may answer with. Those of every call that asks Redis are added."""
+    good = {"description": "Done", **_body(media_type, example=answer)}
+    extra = {"parameters": list(parameters)} | ({} if body is None else {"requestBody": {"required": True, **body}})
+    responses = {200: good, **_problems(f"{codes} redis-unavailable" if codes else "")}
+    return {"summary": summary, "responses": responses, "openapi_extra": extra}
+
+
+def _enqueue() -> dict[str, Any]:
+    call = _call(
+        "Accept a job",
+        examples.ACCEPTED,
+        "invalid-queue invalid-time invalid-header unknown-tenant idempotency-key-reused payload-too-large "
+        "redis-full backend-unavailable outcome-unknown",
+        _path("queue"),
+        _parameter("query", "delay", _DELAY, "30s"),
+        _parameter("query", "due", _DUE_AT, "2030-01-01T00:00:00Z"),
+        _parameter("header", "Coatcheck-Tenant", "On whose behalf", "acme"),
+        _parameter("header", "Idempotency-Key", "1 to 255 printable ASCII characters", "order-4711"),
+        body=_body("application/octet-stream", schema=_BINARY, example="hello"),
+    )
+    again = {**call["responses"][200], "description": "Accepted before, under this Idempotency-Key"}
+    new = {**call["responses"][200], "description": "Accepted"}
+    return call | {"status_code": 201, "responses": {**call["responses"], 200: again, 201: new}}
+
+
+def _about_dead(summary: str) -> dict[str, Any]:
+    bodies = {
+        "these": {"value": {"references": [examples.REFERENCE]}},
+        "those that died of it": {"value": {"reason": "payload_missing", "limit": 1000}},
+        "all": {"value": {"all": True}},
+    }
+    call = _call(
+        summary,
+        None,
+        "invalid-queue invalid-time invalid-body invalid-query payload-too-large",
+        _path("queue"),
+        body=_body("application/json", examples=bodies),
+    )
+    answers = {"these": {"value": examples.ENDED}, "by reason": {"value": examples.ENDED_BY_REASON}}
+    return call | {
+        "responses": {
+            **call["responses"],
+            200: {
+                "description": "`done`: how many. `left`: how many of those named are still dead; by reason, how many "
+                "were not looked at yet: hand `next` in as `cursor` to go on, until it is null",
+                **_body("application/json", examples=answers),
+            },
+        }
+    }
+
+
+_JOB = _path("reference")
+_QUEUE = _path("queue")
+_PAGE: Final = (
+    _parameter("query", "limit", "At most so many; 100 if it is not given", "10"),
+    _parameter("query", "cursor", _CURSOR, "MA"),
+)
+_STATE: Final = _parameter("query", "state", "`delayed`, `leased` or `dead`", "dead")
 
 _CALLS: Final[dict[str, dict[str, Any]]] = {
-    "enqueue": _ENQUEUE,
-    "enqueue_batch": _BATCH,
-    "look_up": _about_job("Where a job is", "200 404 422 503", _JOB),
-    "cancel": _about_job("Cancel a job", "200 404 409 422 503", {"reference": _REFERENCE, "state": "cancelled"}),
-    "reschedule": _about_job(
-        "Give a job another due time",
-        "200 404 409 422 503",
-        {"reference": _REFERENCE, "state": "delayed", "due": _DUE},
-        requestBody=_body("application/json", example={"delay": "15m"}),
+    "enqueue": _enqueue(),
+    "enqueue_batch": _call(
+        "Accept many jobs, a line each",
+        examples.BATCH_ANSWER,
+        "invalid-queue invalid-time invalid-body",
+        _QUEUE,
+        media_type="application/x-ndjson",
+        body=_body("application/x-ndjson", schema={"type": "string"}, example=examples.BATCH),
     ),
-    "payload": {
-        "summary": "The payload of a job that is not delivered yet",
-        "responses": _answers("200 404 422 503", "hello", "application/octet-stream"),
-        "openapi_extra": {"parameters": [_path("reference")]},
-    },
-    "counts": {
-        "summary": "How many jobs a queue holds, by state",
-        "responses": _answers("200 422 503", _COUNTS),
-        "openapi_extra": {"parameters": [_path("queue")]},
-    },
-    "healthz": {"summary": "Alive", "responses": _answers("200 503", {"status": "alive"})},
-    "readyz": {"summary": "Able to work", "responses": _answers("200 503", {"status": "ready"})},
-    "metrics": {"summary": "For Prometheus", "responses": _answers("200", "coatcheck_…", "text/plain")},
+    "look_up": _call("Where a job is", examples.JOB, "invalid-reference not-here", _JOB),
+    "cancel": _call(
+        "Cancel a job",
+        {"reference": examples.REFERENCE, "state": "cancelled"},
+        "invalid-reference not-here job-dead outcome-unknown",
+        _JOB,
+    ),
+    "reschedule": _call(
+        "Give a job another due time",
+        {"reference": examples.REFERENCE, "state": "delayed", "due": examples.DUE},
+        "invalid-reference invalid-time invalid-body payload-too-large not-here job-dead outcome-unknown",
+        _JOB,
+        body=_body("application/json", example={"delay": "15m"}),
+    ),
+    "payload": _call(
+        "The payload of a job that is not delivered yet",
+        "hello",
+        "invalid-reference not-here backend-unavailable",
+        _JOB,
+        media_type="application/octet-stream",
+    ),
+    "list_queues": _call("Queues that hold jobs, in pages", examples.QUEUES, "invalid-query", *_PAGE),
+    "counts": _call("How many jobs a queue holds, by state", examples.QUEUE, "invalid-queue", _QUEUE),
+    "list_jobs": _call(
+        "A queue's jobs, in pages", examples.JOBS, "invalid-queue invalid-query", _QUEUE, _STATE, *_PAGE
+    ),
+    "pause": _call(
+        "Stop dispatching a queue",
+        {"queue": "emails", "paused": True, "changed": True},
+        "invalid-queue invalid-time",
+        _QUEUE,
+    ),
+    "resume": _call(
+        "Dispatch a queue again",
+        {"queue": "emails", "paused": False, "changed": True},
+        "invalid-queue invalid-time",
+        _QUEUE,
+    ),
+    "revive": _about_dead("Give dead jobs another life"),
+    "purge": _about_dead("End dead jobs for good"),
+    "healthz": _call("Alive", {"status": "alive"}),
+    "readyz": _call("Able to work", {"status": "ready"}),
+    "metrics": _call("For Prometheus", "coatcheck_…", media_type="text/plain"),
 }

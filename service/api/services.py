@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from service.census import Census
 from service.ledger import Ledger
 from service.metrics import Metrics
 from service.producer import Producer
@@ -26,6 +27,8 @@ class JobServices:
     ledger: Ledger
     backends: Mapping[str, StorageBackend]  #: by name, `redis` included; asked for payloads that somebody wants to see
     max_payload_bytes: int
+    census: Census
+    body_budget_bytes: int = 256 * 2**20  #: of requests' bodies in memory at once; more wait
 
 
 @dataclass(frozen=True, slots=True)
