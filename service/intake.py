@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from service.errors import InvalidHeader, InvalidQueue, PayloadTooLarge, UnknownTenant
+from service.errors import InvalidBody, InvalidHeader, InvalidQueue, PayloadTooLarge, UnknownTenant
 from service.keys import Keys
 from service.records import Idempotency
 from service.times import Delay, Due, When, when
@@ -55,6 +55,8 @@ class Intake:
         if job.tenant is not None and not self._tenant_known(job.tenant):
             raise UnknownTenant(f"there is no tenant {job.tenant[:70]!r}")
         moment = when(job.delay, job.due)
+        if not isinstance(job.payload, bytes):
+            raise InvalidBody(f"the payload is {type(job.payload).__name__}, not bytes")
         if len(job.payload) > self._max_payload_bytes:
             raise PayloadTooLarge(f"{len(job.payload)} bytes; at most {self._max_payload_bytes} are accepted")
         return Request(job.payload, queue, moment, job.tenant, self._idempotency(job, moment), new_uuid())

@@ -5,7 +5,7 @@ without reading meanwhile would otherwise wait for us, and we for it.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import structlog
@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api import problems
-from service.api.incoming import no_query_in, queue_in, throw_away
+from service.api.incoming import no_query_in, queue_in, throw_away, unless_idle
 from service.api.jobs import accepted_fields
 from service.api.lines import job_of, lines_of
+from service.api.room import IDLE_S, Room
 from service.api.services import JobServices
 from service.errors import CoatcheckError, InvalidBody, InvalidLine
 from service.intake import NewJob
@@ -32,32 +33,39 @@ log = structlog.get_logger(__name__)
 
 
 class BatchCall:
-    def __init__(self, services: JobServices) -> None:
+    def __init__(self, services: JobServices, room: Room) -> None:
         self._producer = services.producer
+        self._room = room
         self._line_limit_bytes = 2 * services.max_payload_bytes + _LINE_OVERHEAD_BYTES
 
     async def enqueue_batch(self, request: Request) -> Response:
         """Accept up to 10,000 jobs, a JSON object each; a bad line fails alone."""
         queue = queue_in(request)
         no_query_in(request)
-        stream = request.stream()
-        answered: list[bytes] = []
-        waiting: list[NewJob | CoatcheckError] = []
-        waiting_bytes = 0
-        async for line in lines_of(stream, self._line_limit_bytes):
-            waiting.append(self._job(line, queue, at=len(answered) + len(waiting)))
-            waiting_bytes += len(line or b"")
-            if len(waiting) == _SLICE_JOBS or waiting_bytes > _SLICE_BYTES:
-                answered += await self._answers(waiting, first=len(answered) + 1)
-                waiting.clear()
-                waiting_bytes = 0
-            if len(answered) + len(waiting) > MAX_LINES:
-                await throw_away(stream)
-                break
-        answered += await self._answers(waiting, first=len(answered) + 1)
+        async with self._room.taken(request, self._line_limit_bytes):
+            answered = await self._read_and_accept(request.stream(), queue)
         if not answered:
             raise InvalidBody("there is no line: a job is a JSON object in a line of its own")
         return Response(b"".join(answered), media_type="application/x-ndjson")
+
+    async def _read_and_accept(self, stream: AsyncIterator[bytes], queue: str) -> list[bytes]:
+        answered: list[bytes] = []
+        waiting: list[NewJob | CoatcheckError] = []
+        waiting_bytes = 0
+        try:
+            async for line in lines_of(unless_idle(stream, IDLE_S), self._line_limit_bytes):
+                waiting.append(self._job(line, queue, at=len(answered) + len(waiting)))
+                waiting_bytes += len(line or b"")
+                if len(waiting) == _SLICE_JOBS or waiting_bytes > _SLICE_BYTES:
+                    answered += await self._answers(waiting, first=len(answered) + 1)
+                    waiting.clear()
+                    waiting_bytes = 0
+                if len(answered) + len(waiting) > MAX_LINES:
+                    await throw_away(stream)
+                    break
+        except InvalidBody as error:  # it came to no end; what came before it is answered all the same
+            waiting.append(error)
+        return answered + await self._answers(waiting, first=len(answered) + 1)
 
     def _job(self, line: bytes | None, queue: str, at: int) -> NewJob | CoatcheckError:
         if at >= MAX_LINES:

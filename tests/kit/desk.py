@@ -81,7 +81,8 @@ class Desk:
     ) -> None:
         self.keys = Keys()
         self.pool = connect(url, timeout_s=2, max_connections=64)
-        self.ledger = Ledger(Transport(self.pool), self.keys, Scripts(), ServerClock(clock), **ledger)
+        self.transport = Transport(self.pool)
+        self.ledger = Ledger(self.transport, self.keys, Scripts(), ServerClock(clock), **ledger)
         self.metrics = Metrics("0", backends=("redis", "s3"))
         self.memory_ratio = 0.0
         self.store = Hooked(backend)

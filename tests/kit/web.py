@@ -13,6 +13,7 @@ import uvicorn
 
 from service.api import create_app
 from service.api.services import Health, JobServices, Services
+from service.census import Census
 from service.child import HOST
 from service.transport import client
 from storage_backends.redis_inline import RedisInline
@@ -27,11 +28,9 @@ class Probes:
     ready: Health = field(default_factory=lambda: Health(ok=True))
 
 
-def app_of(desk: Desk, probes: Probes | None = None, *, jobs: bool = True) -> Any:
+def app_of(desk: Desk, probes: Probes | None = None, *, jobs: bool = True, body_budget_bytes: int = 2**26) -> Any:
     """The application as wiring makes it, over a desk's parts."""
     told = probes or Probes()
-    inline = RedisInline("redis", client(desk.pool), lambda queue: desk.keys.queue(queue).bodies)
-    backends = {"redis": inline, "s3": desk.guarded}
 
     async def ready() -> Health:
         return told.ready
@@ -42,10 +41,17 @@ def app_of(desk: Desk, probes: Probes | None = None, *, jobs: bool = True) -> An
             refresh=lambda: asyncio.sleep(0),
             alive=lambda: told.alive,
             ready=ready,
-            jobs=JobServices(desk.producer, desk.ledger, backends, MAX_PAYLOAD_BYTES) if jobs else None,
+            jobs=_jobs(desk, body_budget_bytes) if jobs else None,
             version="0",
         )
     )
+
+
+def _jobs(desk: Desk, body_budget_bytes: int) -> JobServices:
+    inline = RedisInline("redis", client(desk.pool), lambda queue: desk.keys.queue(queue).bodies)
+    census = Census(desk.transport, desk.keys, desk.ledger.clock)
+    backends = {"redis": inline, "s3": desk.guarded}
+    return JobServices(desk.producer, desk.ledger, backends, MAX_PAYLOAD_BYTES, census, body_budget_bytes)
 
 
 @asynccontextmanager
