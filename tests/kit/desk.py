@@ -80,7 +80,7 @@ class Desk:
         **ledger: Any,
     ) -> None:
         self.keys = Keys()
-        self.pool = connect(url, timeout_s=2, max_connections=64)
+        self.pool = connect(url, timeout_s=10, max_connections=64)
         self.transport = Transport(self.pool)
         self.ledger = Ledger(self.transport, self.keys, Scripts(), ServerClock(clock), **ledger)
         self.metrics = Metrics("0", backends=("redis", "s3"))
