@@ -51,6 +51,19 @@ async def nothing(_: Reference) -> None:
     pass
 
 
+class Hanging:
+    """A hook that lets nothing on until `end`."""
+
+    def __init__(self) -> None:
+        self._ended = asyncio.Event()
+
+    async def __call__(self, _: Reference) -> None:
+        await self._ended.wait()
+
+    def end(self) -> None:
+        self._ended.set()
+
+
 class Hooked(Decorator):
     """The real backend, with something that may happen before each get and each deletion."""
 
