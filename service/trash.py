@@ -37,7 +37,7 @@ class Trash:
         self._backends = backends
         self._metrics = metrics
         self._waiting: deque[Reference] = deque()
-        self._failures: dict[str, int] = {}  # rounds that failed, by backend, in a row
+        self._failing_since_ms: dict[str, int] = {}  # by backend, by Redis's clock
         self.wake: Callable[[], None] = _nobody  #: called when there is something to delete; wiring sets the loop's
 
     async def collect(self, queue: str) -> None:
@@ -84,7 +84,7 @@ class Trash:
         if undeleted and error is not None:
             await self._failed(name, undeleted, error)
         else:
-            self._failures.pop(name, None)
+            self._failing_since_ms.pop(name, None)
         refused = set(undeleted)
         deleted = [reference for reference in page if reference not in refused]
         self._metrics.trash_deleted(name, len(deleted))
@@ -111,12 +111,13 @@ class Trash:
         return undeleted + [reference for part in parts for reference in part], last
 
     async def _failed(self, name: str, page: list[Reference], error: Exception) -> None:
-        failures = self._failures.get(name, 0) + 1
-        self._failures[name] = failures
+        """Put off for as long again as the backend has been failing: by time, for a busy minute has many rounds."""
+        now_ms = self._ledger.clock.now_ms()
+        failing_ms = now_ms - self._failing_since_ms.setdefault(name, now_ms)
         self._metrics.trash_failed(name, len(page))
         kind = error.kind if isinstance(error, StorageError) else type(error).__name__
         log.warning("payloads could not be deleted yet", backend=name, kind=kind, count=len(page))
-        await self._put_off(page, min(_LONGEST_PUT_OFF_MS, PUT_OFF_MS * 2 ** min(failures - 1, 10)))
+        await self._put_off(page, min(_LONGEST_PUT_OFF_MS, max(PUT_OFF_MS, failing_ms)))
 
     async def _put_off(self, page: list[Reference], wait_ms: int) -> None:
         """Best effort: what Redis does not hear of comes again after PUT_OFF_MS."""
