@@ -214,6 +214,11 @@ class Settings(BaseSettings):
 _ANY_QUEUE = QueueSettings()
 
 
+def surrounded(defaults: Mapping[str, str], decided: Mapping[str, str]) -> Settings:
+    """As `load`, with `defaults` where the environment says nothing, and `decided` whatever it says."""
+    return load({**defaults, **os.environ, **decided})
+
+
 def load(environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings that `environ` and the file that it names make. The only place that reads the environment.
 

@@ -14,11 +14,11 @@ from typing import Final
 import structlog
 
 from service.agenda import Agenda
-from service.api.services import Health, JobServices, Services
 from service.breaker import Policy
 from service.catalogue import LATENESS_BUCKETS_MS
 from service.census import Census
 from service.clock import Clock, ServerClock, SystemClock
+from service.configuration.routing import router_of
 from service.dispatcher import Dispatcher, Pace
 from service.errors import CannotStart, RetryLater
 from service.fetcher import Depot, Fetcher
@@ -34,9 +34,10 @@ from service.metrics import Metrics
 from service.overdue import Overdue
 from service.preflight import Gated, check_redis
 from service.producer import Producer
-from service.router import FIELDS, INLINE, Resolved, RoutingRules, StorageRouter
+from service.router import INLINE
 from service.scripts import Scripts
-from service.settings import RoutingOverrides, Settings
+from service.services import Health, JobServices, Services
+from service.settings import Settings
 from service.storage import Metered
 from service.transport import Transport, client, connect
 from service.trash import Trash
@@ -75,7 +76,7 @@ class Service:
         self.census = Census(self._transport, self.keys, self.ledger.clock)
         self.memory = RedisMemory(self.census)
         self.backends, self.offloading = self._backends()
-        self.router = _router(settings)
+        self.router = router_of(settings)
         self.producer = self._producer()
         overdue = Overdue()
         self.gauges = Gauges(
@@ -312,19 +313,6 @@ def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerC
         backoff_max_ms=round(settings.retry.backoff_max_s * 1000),
         overdraft_jobs=settings.dispatcher.overdraft_jobs,
     )
-
-
-def _router(settings: Settings) -> StorageRouter:
-    return StorageRouter(
-        Resolved(**{name: getattr(settings.routing, name) for name in FIELDS}),
-        tenants={name: _rules(tenant) for name, tenant in settings.tenants.items()},
-        queues={name: _rules(queue) for name, queue in settings.queues.items()},
-        memory_watermark=settings.memory.fallback_watermark,
-    )
-
-
-def _rules(overrides: RoutingOverrides) -> RoutingRules:
-    return RoutingRules(**{name: getattr(overrides, name) for name in FIELDS})
 
 
 async def _start(backend: Guarded, installation: str) -> None:

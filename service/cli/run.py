@@ -1,32 +1,29 @@
-"""The `coatcheck` command.
-
-exit 0   done
-exit 1   could not start, or could not finish
-exit 2   misused: a wrong argument, or a setting that cannot be
-"""
+"""Running the service: serve, and dev, which brings all that it needs."""
 
 import asyncio
-import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
-from service.configuration.mistakes import SettingsError
+from service.cli.exits import Exit
+from service.cli.local import settings
 from service.errors import CannotStart
-from service.settings import Settings, load
 
-app = typer.Typer(
-    name="coatcheck",
-    help="A delayed-job service: Redis keeps the order, S3 keeps the bytes.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-_console = Console()
+if TYPE_CHECKING:
+    from service.embedded import S3
+    from service.settings import Settings
+
+
+#: Of `dev`; people may set them otherwise.
+_DEFAULTS: Final = {
+    "COATCHECK_LOG__FORMAT": "console",
+    "COATCHECK_LOG__LEVEL": "warning",
+    "COATCHECK_ROUTING__OFFLOAD_TO": "s3",
+}
 
 
 class Role(StrEnum):
@@ -35,14 +32,12 @@ class Role(StrEnum):
     DISPATCHER = "dispatcher"
 
 
-@app.command()
 def serve(role: Annotated[Role, typer.Option(help="What this process does.")] = Role.ALL) -> None:
     """Run the service: the HTTP API, the re-enqueue loop, or both. Settings come from the environment."""
-    settings = _settings(os.environ)
-    _run(lambda: _serve(settings, role))
+    chosen = _configured()
+    _run(lambda: _serve(chosen, role))
 
 
-@app.command()
 def dev(
     demo: Annotated[bool, typer.Option("--demo", help="Send some jobs, show them arrive, and stop.")] = False,
     port: Annotated[int, typer.Option(help="Port of the HTTP API; if it is taken, another one.")] = 8080,
@@ -51,12 +46,7 @@ def dev(
     _run(lambda: _dev(demo=demo, port=port))
 
 
-def main() -> None:
-    """The console script."""
-    app()
-
-
-async def _serve(settings: Settings, role: Role) -> None:
+async def _serve(settings: "Settings", role: Role) -> None:
     from service.api.app import create_app
     from service.serving import listen, serve as serve_until_told
     from service.wiring import Service
@@ -66,25 +56,30 @@ async def _serve(settings: Settings, role: Role) -> None:
 
 
 async def _dev(*, demo: bool, port: int) -> None:
+    from rich.console import Console
+
     from service import embedded
     from service.api.app import create_app
     from service.demo import ENVIRONMENT, demo as show
     from service.serving import listen, serve as serve_until_told
+    from service.settings import surrounded
     from service.wiring import Service
 
+    console = Console()
     async with AsyncExitStack() as stack:
         redis_url = await stack.enter_async_context(embedded.valkey())
         store = await stack.enter_async_context(embedded.s3())
-        settings = _settings(_dev_environment(redis_url, store, ENVIRONMENT if demo else {}))
-        listener = _listen_near(listen, settings.http.host, port)
-        service = Service(settings)
-        url = f"http://{settings.http.host}:{listener.getsockname()[1]}"
+        decided = {**(ENVIRONMENT if demo else {}), **_decided(redis_url, store)}
+        chosen = _configured(lambda: surrounded(_DEFAULTS, decided))
+        listener = _listen_near(listen, chosen.http.host, port)
+        service = Service(chosen)
+        url = f"http://{chosen.http.host}:{listener.getsockname()[1]}"
 
         async def demonstrate() -> None:
-            await show(url, redis_url, _console)
+            await show(url, redis_url, console)
 
         async def stay() -> None:
-            _tell(url, redis_url)
+            console.print(_told(url, redis_url), highlight=False, soft_wrap=True)
             await asyncio.Event().wait()
 
         await serve_until_told(
@@ -92,20 +87,14 @@ async def _dev(*, demo: bool, port: int) -> None:
         )
 
 
-def _dev_environment(redis_url: str, store: Any, more: Mapping[str, str]) -> dict[str, str]:
-    """What `dev` decides, over defaults that people may set otherwise."""
-    defaults = {
-        "COATCHECK_LOG__FORMAT": "console",
-        "COATCHECK_LOG__LEVEL": "warning",
-        "COATCHECK_ROUTING__OFFLOAD_TO": "s3",
-    }
-    decided = {
+def _decided(redis_url: str, store: "S3") -> dict[str, str]:
+    """Where `dev` has put what it brings."""
+    return {
         "COATCHECK_REDIS__URL": redis_url,
         "COATCHECK_BACKENDS__S3__BUCKET": store.bucket,
         "COATCHECK_BACKENDS__S3__ENDPOINT_URL": store.endpoint_url,
         "COATCHECK_BACKENDS__S3__REGION": "us-east-1",
     }
-    return {**defaults, **os.environ, **more, **decided}
 
 
 def _listen_near(listen: Callable[[str, int], Any], host: str, port: int) -> Any:
@@ -115,10 +104,9 @@ def _listen_near(listen: Callable[[str, int], Any], host: str, port: int) -> Any
         return listen(host, 0)
 
 
-def _tell(url: str, redis_url: str) -> None:
+def _told(url: str, redis_url: str) -> str:
     redis_cli = f"redis-cli -u {redis_url}"
-    _console.print(
-        f"""
+    return f"""
 [bold green]Coatcheck is running[/bold green] at {url}, with an embedded Valkey and S3. Ctrl-C stops everything.
 
 A job that is due in 5 seconds:
@@ -132,22 +120,16 @@ Consume:
 Metrics, and every call of the API:
   curl {url}/metrics
   {url}/docs
-""",
-        highlight=False,
-        soft_wrap=True,
-    )
+"""
 
 
-def _settings(environ: Mapping[str, str]) -> Settings:
+def _configured(make: "Callable[[], Settings] | None" = None) -> "Settings":
+    """The settings, and logging as they say."""
     from service.logs import configure
 
-    try:
-        settings = load(environ)
-    except SettingsError as error:
-        print(error, file=sys.stderr)  # noqa: T201  before logging is configured, and for people
-        raise typer.Exit(2) from error
-    configure(settings.log.level, settings.log.format)
-    return settings
+    chosen = settings(make)
+    configure(chosen.log.level, chosen.log.format)
+    return chosen
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None] | Awaitable[None]]) -> None:
@@ -161,6 +143,6 @@ def _run(work: Callable[[], Coroutine[Any, Any, None] | Awaitable[None]]) -> Non
             runner.run(run())
     except CannotStart as error:
         print(f"coatcheck: {error}", file=sys.stderr)  # noqa: T201  the last word, for people
-        raise typer.Exit(1) from error
+        raise typer.Exit(Exit.FAILED) from error
     except KeyboardInterrupt as error:  # before the signal handlers were there
-        raise typer.Exit(130) from error
+        raise typer.Exit(Exit.INTERRUPTED) from error

@@ -1,0 +1,42 @@
+"""The `coatcheck` command. One file a noun; each command imports what it needs when it runs.
+
+exits.py    exit codes, the only home that they have
+run.py      serve, dev
+jobs.py     enqueue, job, cancel, reschedule
+batch.py    enqueue --batch: a file of jobs
+queues.py   queues, jobs, pause, resume
+dead.py     dead list, dead revive, dead purge
+local.py    route, config: from settings alone, without a running service
+remote.py   how the others reach the service
+show.py     tables and bars for people, JSON for machines
+"""
+
+import typer
+
+from service.cli import dead, jobs, local, queues, run
+from service.cli.exits import CODES
+from service.cli.run import Role
+
+__all__ = ["Role", "app", "main"]
+
+app = typer.Typer(
+    name="coatcheck",
+    help="A delayed-job service: Redis keeps the order, S3 keeps the bytes.\n\n"
+    "What asks a running service finds it at --url, or at COATCHECK_URL.",
+    epilog=CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    *(run.serve, run.dev),
+    *(jobs.enqueue, jobs.job, jobs.cancel, jobs.reschedule),
+    *(queues.queues, queues.jobs, queues.pause, queues.resume),
+    *(local.route, local.config),
+):
+    app.command()(command)
+app.add_typer(dead.app, name="dead")
+
+
+def main() -> None:
+    """The console script."""
+    app()

@@ -1,0 +1,96 @@
+"""Tables and bars for people, JSON for machines. Results go to standard output, everything else to standard error."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+_WIDE: Final = 10_000  #: characters: what reads from a pipe wants each row on one line
+
+
+def as_json(value: object) -> None:
+    """One line, in ASCII."""
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def fields(values: Mapping[str, Any], *, machine: bool) -> None:
+    """One thing."""
+    if machine:
+        as_json(values)
+        return
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in values.items():
+        grid.add_row(name.replace("_", " "), _cell(value))
+    _print(grid)
+
+
+def table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Many things, for people. A column is a name in the rows; numbers stand at the right."""
+    from rich import box
+    from rich.table import Table
+
+    every = list(rows)
+    shown = Table(box=box.SIMPLE_HEAD)
+    for name in columns:
+        number = any(isinstance(row.get(name), int) and not isinstance(row.get(name), bool) for row in every)
+        shown.add_column(name.replace("_", " "), justify="right" if number else "left", overflow="fold")
+    for row in every:
+        shown.add_row(*(_cell(row.get(name)) for name in columns))
+    _print(shown)
+
+
+def note(text: str) -> None:
+    """For people, beside the result."""
+    sys.stderr.write(text + "\n")
+
+
+def problem(told: Mapping[str, Any], *, as_json: bool) -> None:
+    """Why there is no result."""
+    if as_json:
+        sys.stdout.write(json.dumps(told) + "\n")
+        return
+    retry = f" Try again in {told['retry_after_s']} s." if "retry_after_s" in told else ""
+    name = f" ({told['type']})" if str(told.get("type", "")).startswith("urn:") else ""
+    note(f"coatcheck: {told['title']}: {told.get('detail', 'no more is known')}{name}.{retry}")
+
+
+@contextmanager
+def progress(
+    what: str, total: int | None, *, quiet: bool = False, size: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, for people who wait there; gives a function that says how much was done more."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn() if size else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda more: bar.advance(task, more)
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else _WIDE, markup=False, highlight=False).print(renderable)
+
+
+def _cell(value: Any) -> Any:
+    """As text that is not read as markup: names are other people's."""
+    from rich.text import Text
+
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    if isinstance(value, int):
+        return Text(f"{value:,}")
+    if isinstance(value, float):
+        return Text(f"{value:g}")
+    return Text("" if value is None else str(value).encode("utf-8", "backslashreplace").decode())
