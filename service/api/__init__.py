@@ -12,7 +12,6 @@ lines.py      a body as lines, each of them a job
 problems.py   errors as RFC 9457 problems
 routes.py     how a request reaches its call
 openapi.py    the reference, by example
-services.py   what all this needs
 """
 
 from service.api.app import create_app

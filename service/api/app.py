@@ -11,8 +11,8 @@ from service.api.jobs import JobCalls
 from service.api.queues import QueueCalls
 from service.api.room import Room
 from service.api.routes import Answered, Call, PlainRoute
-from service.api.services import JobServices, Services
 from service.metrics import Metrics
+from service.services import JobServices, Services
 
 
 def create_app(services: Services) -> FastAPI:

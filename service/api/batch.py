@@ -17,10 +17,10 @@ from service.api.incoming import no_query_in, queue_in, throw_away, unless_idle
 from service.api.jobs import accepted_fields
 from service.api.lines import job_of, lines_of
 from service.api.room import IDLE_S, Room
-from service.api.services import JobServices
 from service.errors import CoatcheckError, InvalidBody, InvalidLine
 from service.intake import NewJob
 from service.producer import Accepted
+from service.services import JobServices
 
 MAX_LINES: Final = 10_000
 #: Accepted in one step: bounds the memory that a batch holds, and how long its first job waits for its last.

@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from service.api.incoming import body_of, known_only, limit_of, no_query_in, object_of, queue_in
 from service.api.jobs import json_answer
-from service.api.services import JobServices
 from service.dead import MAX_LIMIT, DeadJobs, Ended, Verb
 from service.errors import InvalidBody
 from service.metrics import Metrics
+from service.services import JobServices
 
 _BODY_BYTES: Final = 2**20  #: a thousand references of the longest kind need a quarter of it
 _USUAL: Final = 1000

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from service.api import problems
 from service.api.jobs import json_answer
-from service.api.services import Health, Services
+from service.services import Health, Services
 
 
 class HealthCalls:

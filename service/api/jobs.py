@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from service.api.incoming import body_of, header_in, known_only, no_query_in, object_of, reference_in, times_in
 from service.api.room import Room
-from service.api.services import JobServices
 from service.clock import rfc3339
 from service.errors import BackendUnavailable, JobDead, NotHere
 from service.metrics import Metrics
 from service.producer import Accepted
 from service.records import Job
+from service.services import JobServices
 from service.times import when
 from storage_backends.base import PayloadCorrupt, PayloadMissing
 from storage_backends.reference import Reference

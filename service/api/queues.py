@@ -10,10 +10,10 @@ from starlette.responses import Response
 from service import pages
 from service.api.incoming import limit_of, no_query_in, query_in, queue_in
 from service.api.jobs import job_fields, json_answer
-from service.api.services import JobServices
 from service.clock import rfc3339
 from service.errors import InvalidQuery
 from service.records import Counts, Job, Stranger
+from service.services import JobServices
 
 STATES: Final = ("delayed", "leased", "dead")
 _USUAL: Final = 100

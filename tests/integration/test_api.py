@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from service.api import batch as batch_module, incoming, room
-from service.api.services import Health
 from service.records import ClaimRequest, Entry, Share
+from service.services import Health
 from storage_backends.base import StorageUnavailable
 from storage_backends.reference import Reference, new_uuid
 from tests.kit.desk import LARGE, MAX_PAYLOAD_BYTES, QUEUE, SMALL, Desk, a_desk

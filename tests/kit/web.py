@@ -12,9 +12,9 @@ import httpx
 import uvicorn
 
 from service.api import create_app
-from service.api.services import Health, JobServices, Services
 from service.census import Census
 from service.child import HOST
+from service.services import Health, JobServices, Services
 from service.transport import client
 from storage_backends.redis_inline import RedisInline
 from tests.kit.desk import MAX_PAYLOAD_BYTES, Desk

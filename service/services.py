@@ -1,4 +1,4 @@
-"""What the application needs. Wiring makes it; a role without `jobs` serves health and metrics only."""
+"""What the surfaces need of a process. Wiring makes it; a role without `jobs` serves health and metrics only."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
