@@ -37,7 +37,6 @@ from service.producer import Producer
 from service.router import INLINE
 from service.scripts import Scripts
 from service.services import Health, JobServices, Services
-from service.services import Health, JobServices, Services
 from service.settings import Settings
 from service.storage import Metered
 from service.transport import Transport, client, connect
