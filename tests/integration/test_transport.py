@@ -257,6 +257,25 @@ async def test_connections_survive_a_storm_of_cancellations(redis_url):
     await pool.disconnect()
 
 
+async def test_no_cancellation_is_swallowed(redis_url):
+    """In Python 3.11 `asyncio.wait_for` may swallow one, and redis-py writes through it: a loop would never stop."""
+    pool = connect(redis_url, timeout_s=5, max_connections=1)
+    transport = Transport(pool)
+
+    async def loop() -> None:
+        while True:
+            await transport.send([("PING",)])
+
+    for turns in range(300):
+        looping = asyncio.create_task(loop())
+        for _ in range(turns % 20):
+            await asyncio.sleep(0)
+        looping.cancel()
+        _, still_running = await asyncio.wait([looping], timeout=5)
+        assert not still_running
+    await pool.disconnect()
+
+
 async def test_callers_wait_for_a_free_connection_but_not_for_ever(redis_proxy):
     """A pool that is exhausted has sent nothing: certain, and retriable."""
     pool = connect(redis_proxy.url, timeout_s=0.05, max_connections=1)
