@@ -32,7 +32,7 @@ async def desk(redis_url, s3_server) -> AsyncIterator[Desk]:
 async def run(desk: Desk) -> AsyncIterator[Run]:
     """Runs `coatcheck` with these arguments; it finds the service as people's shells tell it."""
     async with served(app_of(desk)) as port:
-        environ = {"COATCHECK_URL": f"http://{HOST}:{port}"}
+        environ = {"COATCHECK_TEST_REDIS": None, "COATCHECK_URL": f"http://{HOST}:{port}"}  # the first is no setting
 
         async def invoke(
             *arguments: str, stdin: bytes | None = None, code: Exit | None = Exit.DONE, **more: str

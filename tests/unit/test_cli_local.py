@@ -19,7 +19,7 @@ COMMANDS = {"serve", "dev", "enqueue", "job", "cancel", "reschedule", "queues", 
 
 
 def run(*arguments: str, code: Exit = Exit.DONE, **environ: str) -> Any:
-    result = CliRunner().invoke(app, arguments, env=environ)
+    result = CliRunner().invoke(app, arguments, env={"COATCHECK_TEST_REDIS": None, **environ})
     assert result.exit_code == code, result.output
     return result
 
