@@ -54,6 +54,9 @@ class BulkHistogram(Collector):
         self._le = (*map(_spelt, bounds), "+Inf")
         self._series: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
 
+    def knows(self, labels: tuple[str, ...]) -> bool:
+        return labels in self._series
+
     def touch(self, *labels: str) -> tuple[list[int], list[float]]:
         """This series, born at zero if it is new: counts by bucket, and a list that holds the sum alone."""
         series = self._series.get(labels)
@@ -127,8 +130,10 @@ class Instruments:
 
     def count(self, name: str, *labels: str, n: float = 1) -> None:
         """Adds `n`, which may be 0. The first sight of a series bears its other outcomes, too."""
-        capped = self._capped(name, labels)
-        series = self._series.get((name, *capped))
+        series = self._series.get((name, *labels))  # a series under these very labels: they are within their caps
+        if series is None:
+            capped = self._capped(name, labels)
+            series = self._series.get((name, *capped))
         if series is None:
             for outcome in self._specs[name].outcomes:
                 self._bear(name, (*capped[:-1], outcome))
@@ -138,7 +143,8 @@ class Instruments:
             series.inc(n)
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        self._histograms[name].observe(value, *self._capped(name, labels))
+        histogram = self._histograms[name]
+        histogram.observe(value, *(labels if histogram.knows(labels) else self._capped(name, labels)))
 
     def add(self, name: str, counts: Sequence[int], total: float, *labels: str) -> None:
         self._histograms[name].add(counts, total, *self._capped(name, labels))
