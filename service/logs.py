@@ -44,3 +44,18 @@ def configure(level: str, style: str) -> None:
     # At their info and debug levels these write requests, headers included.
     for name in ("botocore", "boto3", "urllib3", "uvicorn.access", "s3transfer"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def into_applications_own() -> None:
+    """For a program that is not ours: log lines go to its `logging`, unless it has told structlog otherwise."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )

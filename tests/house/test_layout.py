@@ -83,16 +83,20 @@ def test_storage_backends_know_nothing_of_the_service():
     assert importers("service", "storage_backends") == set()
 
 
-@pytest.mark.parametrize("surface", ["cli", "api"])
+SURFACES = ("service/cli", "service/api", "service/producing")
+
+
+@pytest.mark.parametrize("surface", ["cli", "api", "producing"])
 def test_nobody_below_imports_a_surface(surface):
     found = importers(f"service.{surface}", "service", "storage_backends")
-    assert outside(found, "service/cli", "service/api") == []
+    assert outside(found, *SURFACES) == []
 
 
 @pytest.mark.parametrize("module", ["wiring", "embedded"])
 def test_only_surfaces_import_what_knows_everybody(module):
+    """And serving.py, which runs one process around it."""
     found = importers(f"service.{module}", "service", "storage_backends")
-    assert outside(found, "service/cli", "service/api", f"service/{module}") == []
+    assert outside(found, *SURFACES, f"service/{module}", "service/serving.py") == []
 
 
 def test_only_settings_reads_the_environment():
