@@ -10,11 +10,11 @@ from typing import Final
 
 from ops.image.buildah import Image
 
-#: Names that only a mistake brings in. botocore brings Mozilla's certificates, as a package with a hash.
+#: Names that only a mistake brings in. Mozilla's certificates come with packages, by their hash.
 _UNWANTED: Final = re.compile(
     r"(^|/)(pip\.conf|\.pypirc|\.netrc|\.env|\.git|\.aws|\.docker|\.cache|\.venv|__pycache__/.*\.pyc\.\d+"
     r"|pip|pip-[^/]*|setuptools|hatchling|tests?/house|gcc|cc1)$"
-    r"|^(src|tools|wheel|root|home|tmp)/.|\.(key|crt|p12|whl)$|(?<!botocore/cacert)\.pem$"
+    r"|^(src|tools|wheel|root|home|tmp)/.|\.(key|crt|p12|whl)$|(?<!botocore/cacert)(?<!certifi/cacert)\.pem$"
 )
 _SECRETS: Final = re.compile(rb"AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36}|-----BEGIN [A-Z ]*PRIVATE KEY")
 _EXAMPLES: Final = re.compile(r"/(botocore/data|boto3/examples)/")  #: AWS's documentation, with keys that are none
@@ -67,7 +67,8 @@ def _of_name(member: tarfile.TarInfo) -> Iterator[str]:
         yield f"{member.name}, which nobody needs"
     if member.uid or member.gid:
         yield f"{member.name} belongs to {member.uid}:{member.gid}, not to root"
-    if not member.issym() and member.mode & 0o6022:
+    shared = member.isdir() and member.mode & 0o1000  # as /tmp is: what is there, is its owner's
+    if not member.issym() and not shared and member.mode & 0o6022:
         yield f"{member.name} has mode {member.mode:o}"
 
 
