@@ -138,9 +138,10 @@ class Producer:
             known = await self._known(requests)
         except RetryLater as error:
             return [error] * len(requests)
-        placed = [known.get(request.uuid) or self._placed(request, now_ms) for request in requests]
+        available = self._uploads.available()
+        placed = [known.get(request.uuid) or self._placed(request, now_ms, available) for request in requests]
         jobs = [each for each in placed if isinstance(each, Placed)]
-        filing = self._filing.file(jobs, lambda job: self._placed(job.request, now_ms, job.reference.backend))
+        filing = self._filing.file(jobs, lambda job: self._placed(job.request, now_ms, self._without(job)))
         filed = await (filing if all(job.inline for job in jobs) else self._unhindered(filing))
         answers = iter([_answer(each) if isinstance(each, Scheduled) else each for each in filed])
         return [next(answers) if isinstance(each, Placed) else each for each in placed]
@@ -153,7 +154,10 @@ class Producer:
         held = await self._ledger.idempotent(list(keyed.values()))
         return {uuid: _answer(first) for uuid, first in zip(keyed, held, strict=True) if first}
 
-    def _placed(self, request: Request, now_ms: int, without: str | None = None) -> Placed | CoatcheckError:
+    def _without(self, job: Placed) -> frozenset[str]:
+        return self._uploads.available() - {job.reference.backend}
+
+    def _placed(self, request: Request, now_ms: int, available: frozenset[str]) -> Placed | CoatcheckError:
         ratio = self._memory_ratio()
         if ratio > self._accept_watermark:
             return RedisFull(
@@ -167,7 +171,7 @@ class Producer:
                 tenant=request.tenant,
                 queue=request.queue,
                 uuid=request.uuid,
-                available=self._uploads.available() - {without},
+                available=available,
                 redis_memory_ratio=ratio,
             )
             decision = self._router.decide(facts)

@@ -9,6 +9,7 @@ neither `KB` nor `MB`, which mean two things each.
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -19,6 +20,7 @@ _duration = re.compile(r"(-?[0-9]{1,16}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
 _size = re.compile(r"([0-9]{1,18})(KiB|MiB|GiB|)")
 
 
+@lru_cache(maxsize=1024)  # the same few delays come again and again; what is cached is at most 28 characters long
 def parse_duration_ms(text: str) -> int:
     """The milliseconds that `text` says; less than 0 if it says so, which is for the caller to judge.
 

@@ -13,6 +13,7 @@ One spelling only: `parse(str(x)) == x`, and every other text is refused.
 import re
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 from typing import Final
 
 import uuid_utils
@@ -41,14 +42,14 @@ class InvalidName(ValueError):
 
 def check_queue(name: str) -> str:
     """`name`, if it is a queue name. Raises InvalidName that says what is wrong with it."""
-    if len(name) <= MAX_QUEUE_LENGTH and _queue.fullmatch(name):
+    if len(name) <= MAX_QUEUE_LENGTH and _matches_queue(name):
         return name
     raise InvalidName(f"{_shown(name)} is not a queue name: {_queue_fault(name)}")
 
 
 def check_backend(name: str) -> str:
     """`name`, if it is a backend name. Raises InvalidName."""
-    if len(name) <= MAX_BACKEND_LENGTH and _backend.fullmatch(name):
+    if len(name) <= MAX_BACKEND_LENGTH and _matches_backend(name):
         return name
     raise InvalidName(
         f"{_shown(name)} is not a backend name: a lower-case letter, then up to 31 of [a-z0-9_], "
@@ -99,6 +100,16 @@ class Reference:
 def new_uuid() -> str:
     """A UUIDv7 (RFC 9562, section 5.7): increasing within this process, also within one millisecond."""
     return str(uuid_utils.uuid7())
+
+
+@lru_cache(maxsize=4096)  # each job asks for its queue's name again and again; what is cached is short
+def _matches_queue(name: str) -> bool:
+    return _queue.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=256)
+def _matches_backend(name: str) -> bool:
+    return _backend.fullmatch(name) is not None
 
 
 def _shown(text: str) -> str:

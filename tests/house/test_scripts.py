@@ -15,7 +15,7 @@ LIBRARY = SCRIPTS / "lib"
 
 #: Commands by the type of key that they work on. Any other command of a script fails these tests.
 COMMANDS = {
-    "ZSET": {"ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZREM", "ZREMRANGEBYRANK", "ZSCORE"},
+    "ZSET": {"ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZREM", "ZREMRANGEBYRANK", "ZMSCORE", "ZSCORE"},
     "HASH": {"HDEL", "HEXISTS", "HGET", "HLEN", "HMGET", "HSET", "HSTRLEN"},
     "LIST": {"LLEN", "LPUSH"},
     "STRING": {"GET", "SET", "SETNX"},
