@@ -66,7 +66,8 @@ OUTAGES = {
 async def test_an_outage_charges_nobody_and_ends_by_itself(yard: Yard, proxy, outage, monkeypatch):
     """Two queues' jobs wait through it, inline ones flow, and the gauges go on showing what is overdue."""
     monkeypatch.setattr("service.gauges.MAX_AGE_S", 0.0)
-    async with yard.dispatcher() as dispatcher:
+    quick = {"BACKENDS__S3__TIMEOUT": "1s", "DISPATCHER__FETCH_TIMEOUT": "1s"} if outage is silent else {}
+    async with yard.dispatcher(**quick) as dispatcher:
         async with outage(proxy):
             await yard.offloaded(PAYLOADS)
             await yard.offloaded(PAYLOADS, "others")
