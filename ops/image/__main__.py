@@ -70,6 +70,7 @@ def run(image: Image, root: Path) -> None:
             "AWS_ACCESS_KEY_ID": "embedded",
             "AWS_SECRET_ACCESS_KEY": "embedded",
         }
+        stopped_early(image, root, env)
         one_for_all(image, root, env, redis.url)
         one_each(image, root, env, redis.url)
 
@@ -94,6 +95,16 @@ def start_and_stop(image: Image, root: Path, env: dict[str, str]) -> float:
         took_s = container.ready()
         stopped(container)
     return took_s
+
+
+def stopped_early(image: Image, root: Path, env: dict[str, str]) -> None:
+    with closing(Container(image, root, free_port(), env)) as container:
+        container.heeds_sigterm()
+        require(
+            container.output() == "", "it was slow to listen for SIGTERM: what it says at its start was there before"
+        )
+        stopped(container)
+    say("SIGTERM ended it with 0 while it was starting, too")
 
 
 def one_each(image: Image, root: Path, env: dict[str, str], redis_url: str) -> None:

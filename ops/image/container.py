@@ -53,6 +53,14 @@ class Container:
             time.sleep(0.01)
         raise Failed(f"not ready after {within_s} s, or ended ({self._process.poll()}):\n{self.output()}")
 
+    def heeds_sigterm(self, within_s: float = 60) -> None:
+        """Waits for it to have a handler: to process 1, the kernel passes on no signal that has none."""
+        while time.monotonic() - self._began < within_s and self._process.poll() is None:
+            if self._entered and int(self.status()["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1:
+                return
+            time.sleep(0.002)
+        raise Failed(f"no handler for SIGTERM after {within_s} s:\n{self.output()}")
+
     def status(self) -> dict[str, str]:
         """/proc/<pid>/status of its process 1, as this machine sees it."""
         lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
@@ -92,7 +100,16 @@ class Container:
 
     @property
     def _pid(self) -> int:
-        return int(Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()[0])
+        return self._children()[0]
+
+    @property
+    def _entered(self) -> bool:
+        """Is process 1 the image's, no longer the shell that prepares it?"""
+        return bool(self._children()) and self.status()["Uid"].split()[0] == self.user.partition(":")[0]
+
+    def _children(self) -> list[int]:
+        listed = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        return [int(pid) for pid in listed.split()]
 
     def _status(self, path: str) -> int:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=5)

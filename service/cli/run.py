@@ -1,6 +1,7 @@
 """Running the service: serve, and dev, which brings all that it needs."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -34,6 +35,8 @@ class Role(StrEnum):
 
 def serve(role: Annotated[Role, typer.Option(help="What this process does.")] = Role.ALL) -> None:
     """Run the service: the HTTP API, the re-enqueue loop, or both. Settings come from the environment."""
+    # Process 1 of a container has no default action: until the service listens for it, SIGTERM would be lost.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.DONE))
     chosen = _configured()
     _run(lambda: _serve(chosen, role))
 
