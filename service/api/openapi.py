@@ -66,7 +66,7 @@ def _description() -> Iterator[str]:
     for code, problem in examples.PROBLEMS.items():
         yield f"| `urn:coatcheck:{code}` | {problem['status']} | {examples.MEANINGS[code]} |"
     yield "| `urn:coatcheck:no-such-route` | 404 | There is no call at this address. |"
-    yield "| `about:blank` | any | The status says it all: 400, 405, 500, 502, and a probe's 503. |"
+    yield "| `about:blank` | any | The status says it all: 400, 405, 408, 500, 502, and a probe's 503. |"
 
 
 DESCRIPTION: Final = "\n".join(_description())

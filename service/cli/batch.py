@@ -1,6 +1,5 @@
 """A file of jobs, a JSON object a line, sent in requests of bounded size."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,11 +28,11 @@ def enqueue_file(remote: Remote, queue: str, file: Path, *, as_json: bool) -> Ex
         first = 1
         for chunk in _chunks(lines):
             try:
-                answers = remote.send(b"".join(chunk), "queues", queue, "jobs", "batch").splitlines()
+                answers = remote.enqueue_lines(queue, b"".join(chunk))
             except Failed:
-                show.note(f"{accepted:,} jobs accepted; line {first:,} and those that follow were not")
+                show.note(f"{accepted:,} jobs accepted; then, from line {first:,} on, a request failed")
                 raise
-            for answer in map(json.loads, answers):
+            for answer in answers:
                 answer["line"] += first - 1
                 accepted += "problem" not in answer
                 if "problem" in answer:

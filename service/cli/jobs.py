@@ -1,6 +1,5 @@
 """One job: enqueue, job, cancel, reschedule."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -53,9 +52,7 @@ def enqueue(
     with service_at(url, as_json=as_json) as remote:
         headers = {"Coatcheck-Tenant": _header(tenant), "Idempotency-Key": _header(idempotency_key)}
         times = {"delay": delay, "due": due}
-        show.fields(
-            json.loads(remote.send(payload, "queues", queue, "jobs", query=times, headers=headers)), machine=as_json
-        )
+        show.fields(remote.enqueue(queue, payload, times, headers), machine=as_json)
 
 
 def job(

@@ -1,5 +1,6 @@
 """How commands reach a running service: over HTTP, each request once."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -55,18 +56,20 @@ class Remote:
     def delete(self, *parts: str) -> dict[str, Any]:
         return self._fields("DELETE", parts)
 
-    def send(
-        self,
-        payload: bytes,
-        *parts: str,
-        query: Mapping[str, Any] | None = None,
-        headers: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        """POSTs `payload` as it is."""
-        body: bytes = self._answer(
-            "POST", parts, content=payload, params=_given(query), headers=_given(headers)
-        ).content
-        return body
+    def enqueue(
+        self, queue: str, payload: bytes, query: Mapping[str, Any], headers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """`payload` goes as it is. What is None in `query` and `headers` is left out."""
+        options = {"params": _given(query), "headers": _given(headers)}
+        return self._fields("POST", ("queues", queue, "jobs"), content=payload, **options)
+
+    def enqueue_lines(self, queue: str, lines: bytes) -> list[dict[str, Any]]:
+        """An answer for each line."""
+        answer = self._answer("POST", ("queues", queue, "jobs", "batch"), content=lines)
+        try:
+            return [json.loads(line) for line in answer.content.splitlines()]
+        except ValueError as error:
+            raise self._stranger("the answer is no JSON, line by line") from error
 
     def fetch(self, *parts: str) -> bytes:
         """A body as it is."""
@@ -143,6 +146,4 @@ def _given(values: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _json(value: object) -> bytes:
     """In ASCII: members that are no references may hold what no other encoding spells."""
-    import json
-
     return json.dumps(value).encode()

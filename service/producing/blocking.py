@@ -108,6 +108,8 @@ class _Keeper:
     def _started(self) -> Engine:
         if self._closed:
             raise RuntimeError("this producer is closed")
+        if self._engine is not None and self._engine.pid != os.getpid():
+            self.forget()  # uWSGI forks without a word to Python, unless it is told to
         if self._engine is None:
             self._engine = Engine(self._settings, self._within_s)
             try:

@@ -23,6 +23,7 @@ class Engine:
     """Built, started, closed by one process. A child of that process may only `forget` it."""
 
     def __init__(self, settings: Settings | Mapping[str, str] | None, within_s: float) -> None:
+        self.pid = os.getpid()
         self._settings = settings
         self._within_s = within_s
         #: poll() keeps its list in this process. An epoll instance would be shared with every child, and a child that

@@ -179,7 +179,6 @@ async def test_an_empty_dead_set_is_no_error(desk, api):
     assert await post(api, "purge", references=[]) == {"done": 0, "left": 0}
 
 
-@pytest.mark.parametrize("verb", ["revive", "purge"])
 @pytest.mark.parametrize(
     ("body", "type_"),
     [
@@ -202,11 +201,12 @@ async def test_an_empty_dead_set_is_no_error(desk, api):
         ('{"references": [' + ",".join(['"x"'] * 1001) + "]}", "invalid-body"),
     ],
 )
-async def test_a_bad_body_gets_a_clear_problem_and_touches_nobody(desk, api, verb, body, type_):
+async def test_a_bad_body_gets_a_clear_problem_and_touches_nobody(desk, api, body, type_):
     """`{}` least of all may mean all."""
     references = await dead_jobs(desk, 2)
-    answer = await api.post(f"{AT}/{verb}", content=body)
-    assert (answer.status_code, answer.json()["type"]) == (422, f"urn:coatcheck:{type_}")
+    for verb in ("revive", "purge"):
+        answer = await api.post(f"{AT}/{verb}", content=body)
+        assert (answer.status_code, answer.json()["type"]) == (422, f"urn:coatcheck:{type_}")
     assert await members(desk, "dead") == set(references)
 
 

@@ -286,6 +286,16 @@ def test_children_forked_while_threads_produce_neither_hang_nor_disturb(redis, p
     assert len({reference[-36:] for reference in (*children, *answered)}) == 100 + len(answered), "two have one uuid"
 
 
+def test_a_fork_that_python_is_not_told_of_is_noticed(redis, environ, monkeypatch):
+    """uWSGI forks in C, and runs Python's hooks only if it is told to."""
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    with SyncProducer(environ) as producer:
+        producer.enqueue(b"x", queue=QUEUE, delay="1h")
+        in_child(lambda: producer.enqueue(b"x", queue=QUEUE, delay="1h"))
+        producer.enqueue(b"x", queue=QUEUE, delay="1h")
+    assert len(delayed(redis)) == 3
+
+
 def test_a_child_of_a_child_produces(redis, producer):
     producer.enqueue(b"x", queue=QUEUE, delay="1h")
 
