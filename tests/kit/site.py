@@ -4,6 +4,7 @@ A payload begins with its job's number, so that consumers can tell what arrived,
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -76,13 +77,27 @@ class Site:
     async def ready(self, queue: str = QUEUE) -> int:
         return int(await self.redis.llen(self.keys.queue(queue).ready))
 
-    async def nothing_left(self, within_s: float = 100, *, orphans: int = 0) -> int:
+    async def delivered(self, queue: str = QUEUE) -> bool:
+        """At one moment, nothing waits and nothing is in anybody's hands."""
+        of = self.keys.queue(queue)
+        async with self.redis.pipeline(transaction=True) as step:
+            step.zcard(of.delayed)
+            step.zcard(of.leases)
+            delayed, leases = await step.execute()
+        assert not delayed, f"{delayed} delayed"
+        assert not leases, f"{leases} leased"
+        return True
+
+    async def nothing_left(self, within_s: float = 100, *, orphans: int = 0, hurried: bool = False) -> int:
         """Waits until no key is left but `meta` and what expires by itself, and no object but the marker.
 
-        Up to so many `orphans` may be left, objects that no key refers to. Returns how many there are.
+        Up to so many `orphans` may be left, objects that no key refers to. Returns how many there are. `hurried`: what
+        was put off in the trash, after a failure or a crash, is brought forward.
         """
 
         async def keys() -> bool:
+            if hurried:
+                await self._bring_trash_forward()
             named = [key.decode() for key in await self.redis.keys("*")]
             left = [key for key in named if key != self.keys.meta and ":cancelled:" not in key]
             assert not left, f"keys left behind: {sorted(left)}; {await self._sizes(left)}"
@@ -95,13 +110,14 @@ class Site:
         assert len(left) <= orphans, f"{len(left)} objects left behind: {left[:5]}"
         return len(left)
 
-    async def bring_trash_forward(self, queue: str = QUEUE) -> None:
-        """What a process had taken up to delete when it was killed comes again after a minute: now, for once."""
-        of = self.keys.queue(queue)
-        members = await self.redis.zrange(of.trash, 0, -1)
-        if members:
-            await self.redis.zadd(of.trash, dict.fromkeys(members, 1), xx=True)
-            await self.redis.zadd(self.keys.queues, {queue: 1})
+    async def _bring_trash_forward(self) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        for key in await self.redis.keys("*:trash"):
+            members = await self.redis.zrange(key, now_ms + 1000, "+inf", byscore=True)
+            queue = self.keys.queue_of(key.decode())
+            if members and queue:
+                await self.redis.zadd(key, dict.fromkeys(members, 1), xx=True)
+                await self.redis.zadd(self.keys.queues, {queue: 1})
 
     async def _sizes(self, keys: Iterable[str]) -> dict[str, Any]:
         zsets = [key for key in keys if await self.redis.type(key) == b"zset"]

@@ -62,7 +62,6 @@ async def test_dispatchers_killed_again_and_again_still_deliver_each_job_once(si
                 kills += 1
                 pair[victim] = processes.enter_context(running(environ, "dispatcher"))
             await consumer.has(len(numbers), within_s=60)
-            await site.bring_trash_forward()
-            await site.nothing_left()
+            await site.nothing_left(hurried=True)
             consumer.exactly(numbers)
     assert kills == 8

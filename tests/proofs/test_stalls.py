@@ -98,7 +98,7 @@ async def test_a_stalled_dispatcher_changes_nothing_about_jobs_that_another_deli
                     lambda: _equals(stalled, JOBS, "leases_lost_total", backend="s3"), 20, "it lost them all"
                 )
                 disarm(traps, late)
-                await site.nothing_left()
+                await site.nothing_left(hurried=True)
                 assert await live.metric("buried_total") == await stalled.metric("buried_total") == 0
             consumer.exactly(numbers)
 
@@ -138,7 +138,7 @@ async def test_a_stalled_dispatcher_neither_buries_nor_charges_jobs_in_anothers_
                 assert not (traps and consumer.got), "delivered without a payload"
                 await live_proxy.heal()
                 await consumer.has(JOBS, within_s=30)
-                await site.nothing_left()
+                await site.nothing_left(hurried=True)
                 retried = [await each.metric("jobs_total", outcome="retried") for each in (live, stalled)]
                 assert retried == [0, 0]
             consumer.exactly(numbers)
@@ -175,7 +175,7 @@ async def test_a_cancel_and_a_reschedule_hold_against_a_dispatcher_that_was_stal
                 for number in later:
                     await ledger.reschedule(jobs[number], await ledger.now_ms())
                 await consumer.has(len(rest) + len(later), within_s=30)
-                await site.nothing_left()
+                await site.nothing_left(hurried=True)
                 assert await live.metric("buried_total") == await stalled.metric("buried_total") == 0
             consumer.exactly([*rest, *later])
 
