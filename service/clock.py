@@ -3,7 +3,7 @@
 import math
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -26,22 +26,37 @@ class SystemClock:
         return time.monotonic()
 
 
+#: A reply that is so much behind the others was not slow on its way: Redis's clock was stepped back.
+STEP_MS: Final = 50
+
+
 class ServerClock:
     """Redis's clock as this process knows it: what its replies said, carried on by a monotonic clock.
 
-    Never ahead of Redis by more than Redis's own clock was stepped since the last reply; behind by at most that reply's
-    way back.
+    A reply names a whole millisecond that is over when it arrives, so that the best of the last replies counts: jobs
+    are late by what this clock is behind. It is behind by at most the last reply's way back, and never ahead by more
+    than Redis's own clock was stepped back within 2 s, at most STEP_MS.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ahead_ms: float | None = None
+        self._ahead_ms: float | None = None  # of our monotonic clock: the best of this second's replies and the last's
+        self._best_ms = self._older_ms = -math.inf
+        self._second = -1
         self._learned_s = 0.0
 
     def learn(self, now_ms: int) -> None:
         """Redis's time in a reply that just arrived."""
         self._learned_s = self._clock.monotonic_s()
-        self._ahead_ms = now_ms - self._learned_s * 1000
+        ahead_ms = now_ms - self._learned_s * 1000
+        if self._ahead_ms is None or ahead_ms < self._ahead_ms - STEP_MS:
+            self._best_ms = self._older_ms = ahead_ms
+        elif int(self._learned_s) != self._second:
+            self._older_ms, self._best_ms = self._best_ms, ahead_ms
+        else:
+            self._best_ms = max(self._best_ms, ahead_ms)
+        self._second = int(self._learned_s)
+        self._ahead_ms = max(self._best_ms, self._older_ms)
 
     def known_for_s(self) -> float:
         """How long ago Redis last told its time; infinite if it never did."""
@@ -49,9 +64,13 @@ class ServerClock:
 
     def now_ms(self) -> int:
         """Redis's time, ms. Before Redis told it for the first time, this machine's."""
+        return int(self.exact_ms())
+
+    def exact_ms(self) -> float:
+        """The same with its fraction, for who sleeps until a moment."""
         if self._ahead_ms is None:
             return self._clock.now_ms()
-        return int(self._clock.monotonic_s() * 1000 + self._ahead_ms)
+        return self._clock.monotonic_s() * 1000 + self._ahead_ms
 
 
 _LAST_MS = 253_402_300_799_999  #: the last that four digits of a year can say

@@ -23,7 +23,7 @@ from service.fetcher import UNKNOWN, Fetcher
 from service.ledger import Ledger
 from service.metrics import Metrics
 from service.overdue import Overdue
-from service.records import Claimed, ClaimRequest, ClaimStatus, Delivery, Share
+from service.records import Claimed, ClaimRequest, ClaimStatus, Delivery, DueQueues, Share
 from service.trash import Trash
 from storage_backends.reference import InvalidName, Reference
 
@@ -88,6 +88,7 @@ class Dispatcher:
         self._heard_ms = math.inf  # the earliest new head that the index may not have shown to this round
         self._offloading: set[str] = set()  # due queues that had use for fetch slots at their last turn
         self._served: set[str] = set()  # had their turn, while others that are due have not been seen yet
+        self._awaited = ("", math.inf)  # whose head the next round begins with, and when that is due
         self._stopping = False
         self.wake: Callable[[], None] = _nobody  #: wiring sets it to the loop's
 
@@ -97,19 +98,21 @@ class Dispatcher:
         With more due queues than the index is asked for at once, they have their turns over several rounds.
         """
         self._planned_ms, self._heard_ms = 0, math.inf
+        ahead = await self._ahead()
         most = _QUEUES_A_ROUND + len(self._agenda) + len(self._served)
         due = await self._ledger.due(most)
-        turns = self._turns([queue for queue, _ in due.queues], all_seen=len(due.queues) < most)
+        all_seen = len(due.queues) < most
+        turns = [q for q in self._turns([queue for queue, _ in due.queues], all_seen=all_seen) if q not in ahead]
         limit = asyncio.Semaphore(self._pace.queue_concurrency)
 
         async def turn(queue: str) -> float | None:
             async with limit:
                 return await self._slice(queue, len(self._offloading.intersection(turns).union([queue])))
 
-        looks = await _all([turn(queue) for queue in turns])
+        looks = {**ahead, **dict(zip(turns, await _all([turn(queue) for queue in turns]), strict=True))}
         self._metrics.suspended(self._agenda.causes())
         self._fetcher.report()
-        return self._plan(due.next_look_ms, looks)
+        return self._plan(due, looks)
 
     def woken(self, due_ms: int) -> None:
         """A queue got a new head, due then: the loop's next round comes earlier if that is earlier."""
@@ -147,10 +150,25 @@ class Dispatcher:
         self._served = set() if all_seen else self._served.intersection(due).union(turns)
         return sorted(turns, key=lambda queue: not self._agenda.starved(queue))
 
-    def _plan(self, index_look_ms: int | None, looks: list[float | None]) -> float | None:
+    async def _ahead(self) -> dict[str, float | None]:
+        """The slice of the queue for whose head the loop slept, before the index is asked: its job is late by less."""
+        queue, due_ms = self._awaited
+        self._awaited = ("", math.inf)
+        if self._stopping or self._served or self._ledger.clock.exact_ms() < due_ms:
+            return {}
+        if not self._agenda.ready(queue, self._clock.monotonic_s()):
+            return {}
+        return {queue: await self._slice(queue, len(self._offloading.union([queue])))}
+
+    def _plan(self, due: DueQueues, looks: dict[str, float | None]) -> float | None:
         """The earliest of: what a slice left to do, a queue's own next look, the index's next due time, a wake-up."""
-        now_ms = self._ledger.clock.now_ms()
-        known = [look - now_ms for look in (*looks, index_look_ms) if look is not None]
+        now_ms = self._ledger.clock.exact_ms()
+        heads = [(look, queue) for queue, look in looks.items() if look is not None]
+        if due.next_look_ms is not None:
+            heads.append((due.next_look_ms, due.next_queue or ""))
+        next_ms, queue = min(heads, default=(math.inf, ""))
+        self._awaited = (queue, next_ms) if next_ms > due.now_ms else ("", math.inf)
+        known = [next_ms - now_ms]
         own_ms = self._agenda.first_look_s(self._clock.monotonic_s()) * 1000
         wait_ms = max(0.0, min((*known, own_ms, self._heard_ms - now_ms)))
         if self._served:

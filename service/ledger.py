@@ -185,10 +185,10 @@ class Ledger:
     async def due(self, limit: int) -> DueQueues:
         """Which queues need a look, in one command whatever their number; at most `limit` of them."""
         reply = await self._run("due", "", ["", limit], keys=(self._keys.queues,))
-        now, later, *pairs = reply
+        now, later, first, *pairs = reply
         self.clock.learn(now)
         queues = [(_text(name), int(float(look))) for name, look in _groups(pairs, 2)]
-        return DueQueues(now, queues, math.ceil(float(later)) if later else None)
+        return DueQueues(now, queues, math.ceil(float(later)) if later else None, _text(first) if first else None)
 
     async def claim(self, queue: str, request: ClaimRequest) -> Claimed:
         """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when it ends."""

@@ -6,7 +6,7 @@ loop that fails again and again is dead, and says so: the process's liveness goe
 """
 
 import asyncio
-import contextlib
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
@@ -106,9 +106,12 @@ class Loop:
         return float(min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2 ** min(self._failures - 1, 10)))
 
     async def _sleep(self, pause_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._woken.wait()
+        # Whole milliseconds, rounded up: uvloop rounds to the nearest, and who wakes too early finds nothing due.
+        alarm = asyncio.get_running_loop().call_later(math.ceil(pause_s * 1000) / 1000, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            alarm.cancel()
 
 
 class Loops:

@@ -237,3 +237,4 @@ class DueQueues:
     now_ms: int
     queues: Sequence[tuple[str, int]]  #: name and its next look, ms; the most urgent first
     next_look_ms: int | None  #: when the first of the others will
+    next_queue: str | None = None  #: which that is
