@@ -31,8 +31,8 @@ RUN /tools/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --whe
 RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/coatcheck/lib
 
 FROM ${BASE}
-# The base's own pip is of no use here, and official images come without their standard library's bytecode, which then
-# costs half a second at every start.
+# The base's own pip is of no use here, and official images come without their standard library's bytecode, which
+# would be compiled at every start.
 RUN set -e; \
     stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))'); \
     rm -rf "$stdlib"/ensurepip "$stdlib"/site-packages/pip "$stdlib"/site-packages/pip-* /usr/local/bin/pip*; \

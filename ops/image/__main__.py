@@ -1,7 +1,6 @@
 """Makes a base, builds, looks into the layers, runs every role, and prints a line for each thing shown."""
 
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -168,7 +167,6 @@ def _mb(size_bytes: int) -> str:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # process 1 has no default action
     try:
         main(Path(sys.argv[1]))
     except Failed as error:
