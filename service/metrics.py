@@ -87,12 +87,14 @@ class Metrics:
 
     # Jobs
 
-    def accepted(self, queue: str, backend: str, reason: str, tenant: str | None, size_bytes: int) -> None:
-        """One job accepted and written."""
-        self._all.count("jobs_total", queue, backend, "accepted")
-        self._all.count("routing_decisions_total", backend, reason)
-        self._all.count("accepted_total", tenant or "")
-        self._all.observe("accepted_payload_bytes", size_bytes, backend)
+    def accepted(self, queue: str, backend: str, reason: str, tenant: str | None, *sizes_bytes: int) -> None:
+        """Jobs accepted and written, as many as there are sizes."""
+        n = len(sizes_bytes)
+        self._all.count("jobs_total", queue, backend, "accepted", n=n)
+        self._all.count("routing_decisions_total", backend, reason, n=n)
+        self._all.count("accepted_total", tenant or "", n=n)
+        for size_bytes in sizes_bytes:
+            self._all.observe("accepted_payload_bytes", size_bytes, backend)
 
     def delivered(self, queue: str, backend: str, n: int = 1) -> None:
         self._all.count("jobs_total", queue, backend, "delivered", n=n)

@@ -10,6 +10,7 @@ and nothing left behind                                 │         └─ perha
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -116,8 +117,7 @@ class Producer:
         good = [request for request in checked if isinstance(request, Request)]
         accepted = iter(await self._accept(good) if good else ())
         answers = [next(accepted) if isinstance(each, Request) else each for each in checked]
-        for job, answer in zip(jobs, answers, strict=True):
-            self._count(job, answer)
+        self._count(jobs, answers)
         self._metrics.enqueued(self._clock.monotonic_s() - began_s)
         return answers
 
@@ -179,16 +179,19 @@ class Producer:
             return error
         return Placed(request, Reference(decision.backend, request.queue, due_ms, request.uuid), decision.reason)
 
-    def _count(self, job: NewJob, answer: Answer) -> None:
-        match answer:
-            case Accepted(replayed=True):
-                self._metrics.replayed()
-            case Accepted():
-                self._metrics.accepted(answer.queue, answer.backend, answer.reason, job.tenant, len(job.payload))
-            case RetryLater() | PayloadTooLarge():
+    def _count(self, jobs: Sequence[NewJob], answers: Sequence[Answer]) -> None:
+        sizes: defaultdict[tuple[str, str, str, str | None], list[int]] = defaultdict(list)
+        for job, answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, Accepted):
+                if answer.replayed:
+                    self._metrics.replayed()
+                else:
+                    where = answer.reference
+                    sizes[where.queue, where.backend, answer.reason, job.tenant].append(len(job.payload))
+            elif isinstance(answer, RetryLater | PayloadTooLarge):  # all others are the caller's mistakes
                 self._metrics.refused(answer.code)
-            case _:
-                pass  # the caller's mistake
+        for labels, of_these in sizes.items():
+            self._metrics.accepted(*labels, *of_these)
 
     async def _unhindered(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(work)
