@@ -19,6 +19,12 @@ async def yard(redis_url, s3_server):
         yield yard
 
 
+@pytest.fixture(autouse=True)
+def _put_off_for_a_moment(monkeypatch):
+    """A deletion that Redis did not hear of comes again after a minute; here sooner."""
+    monkeypatch.setattr("service.trash.PUT_OFF_MS", 300)
+
+
 async def test_an_outage_of_redis_is_waited_out(yard: Yard, redis_proxy: Proxy):
     """Not ready, but alive: a restart would heal nothing. When Redis is back, jobs flow, those in hand included."""
     service = yard.service(redis_url=redis_proxy.url)
