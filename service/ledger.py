@@ -16,7 +16,7 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -29,7 +29,6 @@ from service.records import (
     Claimed,
     ClaimRequest,
     ClaimStatus,
-    Counts,
     Delivered,
     Delivery,
     DueQueues,
@@ -381,50 +380,6 @@ class Ledger:
                 keys += (of.delayed, of.leases, of.dead, of.trash, of.paused)
             repaired += await self._run("repair", "", chunk, keys=keys)
         return repaired
-
-    async def queues(self) -> AsyncIterator[str]:
-        """Every queue in the index, in pages, the most urgent first. Changes under way may repeat or skip some."""
-        offset = 0
-        while True:
-            stop = offset + MAX_MEMBERS - 1
-            page = (await self._repeat([("ZRANGE", self._keys.queues, offset, stop)]))[0]
-            for queue in page:
-                yield _text(queue)
-            if len(page) < MAX_MEMBERS:
-                return
-            offset += MAX_MEMBERS
-
-    async def stray_queues(self, cursor: int, steps: int) -> tuple[int, set[str]]:
-        """Queues that own some zset, by `steps` calls of SCAN from `cursor` on. Returns where to go on (0: the end)."""
-        found: set[str] = set()
-        for _ in range(steps):
-            command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", MAX_MEMBERS, "TYPE", "zset")
-            reply, members = (await self._repeat([command]))[0]
-            cursor = int(reply)
-            found |= {queue for member in members if (queue := self._keys.queue_of(_text(member))) is not None}
-            if cursor == 0:
-                break
-        return cursor, found
-
-    async def counts(self, queue: str) -> Counts:
-        """How many jobs the queue holds, by state: ten constant-time commands in one round trip."""
-        now, of = await self.now_ms(), self._keys.queue(queue)
-        replies = await self._repeat(
-            [
-                ("ZCARD", of.delayed),
-                ("ZCOUNT", of.delayed, "-inf", now),
-                ("ZCARD", of.leases),
-                ("TYPE", of.ready),
-                ("ZCARD", of.dead),
-                ("ZCARD", of.trash),
-                ("EXISTS", of.paused),
-                ("ZRANGE", of.delayed, 0, 0, "WITHSCORES"),
-            ]
-        )
-        delayed, overdue, leased, kind, dead, trash, paused, first = replies
-        ready = (await self._repeat([("LLEN", of.ready)]))[0] if kind == b"list" else 0
-        due = int(float(first[1])) if first else None
-        return Counts(now, delayed - overdue, overdue, leased, ready, dead, trash, bool(paused), due)
 
     # ---- running ---------------------------------------------------------------------------------------------------
 

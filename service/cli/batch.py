@@ -30,7 +30,7 @@ def enqueue_file(remote: Remote, queue: str, file: Path, *, as_json: bool) -> Ex
             try:
                 answers = remote.enqueue_lines(queue, b"".join(chunk))
             except Failed:
-                show.note(f"{accepted:,} jobs accepted; then, from line {first:,} on, a request failed")
+                show.note(f"Jobs accepted: {accepted:,}; then, from line {first:,} on, a request failed")
                 raise
             for answer in answers:
                 answer["line"] += first - 1
@@ -60,7 +60,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _summary(accepted: int, refused: list[dict[str, Any]]) -> None:
-    show.note(f"{accepted:,} jobs accepted, {len(refused):,} refused")
+    show.note(f"Jobs accepted: {accepted:,}, refused: {len(refused):,}")
     if refused:
         rows = [{"line": it["line"], **it["problem"]} for it in refused[:_SHOWN]]
         show.table(["line", "status", "type", "detail"], rows)

@@ -127,13 +127,13 @@ async def test_a_file_of_jobs_is_sent_in_pieces_and_each_line_is_answered(desk, 
 async def test_people_are_told_which_lines_failed(desk, run):
     stdin = b'{"payload": "a", "delay": "1h"}\n{"payload": "b", "delay": "1h", "tenant": "nobody"}\n'
     result = await run("enqueue", "--queue", QUEUE, "--batch", stdin=stdin, code=Exit.FAILED)
-    assert "1 jobs accepted, 1 refused" in result.stderr
+    assert "accepted: 1, refused: 1" in result.stderr
     assert "unknown-tenant" in result.stdout
 
 
 async def test_an_empty_file_of_jobs_is_done_at_once(desk, run):
     """A cron job that finds nothing to send has not failed."""
-    assert "0 jobs accepted" in (await run("enqueue", "--queue", QUEUE, "--batch", stdin=b"")).stderr
+    assert "accepted: 0" in (await run("enqueue", "--queue", QUEUE, "--batch", stdin=b"")).stderr
 
 
 async def test_a_batch_has_its_times_in_its_lines(run):
