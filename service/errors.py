@@ -1,6 +1,6 @@
 """Errors by remedy: retry later, never, or you misused us.
 
-`code` is the last part of the problem type `urn:coatcheck:<code>` and the same in logs, in the CLI and for Python callers.
+`code` is the last part of the problem type `urn:coatcheck:<code>`, and the same in logs, in the CLI and in Python.
 Match on the type or on `code`, never on the text.
 """
 

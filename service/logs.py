@@ -1,4 +1,4 @@
-"""Log lines: a constant message and structured fields, as JSON or for people. No payload and no secret ever is a field."""
+"""Log lines: a constant message and structured fields, as JSON or for people. No payload or secret ever is a field."""
 
 import logging
 import sys

@@ -84,8 +84,8 @@ async def test_a_cursor_survives_that_its_job_and_others_go(desk, api):
     assert rest["next"] is None
 
 
-async def test_a_million_jobs_of_one_millisecond_do_not_make_a_page_slow(desk, api):
-    """A campaign is due at nine o'clock sharp, all of it. The place is found by halving: some 20 looks, not a walk."""
+async def test_the_place_among_thousands_of_one_millisecond_is_found_by_halving(desk, api):
+    """A campaign is due at nine sharp, all of it: with a million jobs that is some 20 looks, and not a walk."""
     references = await scheduled(desk, [DUE_MS] * 5000)
     await desk.redis.config_resetstat()
     cursor = (await get(api, f"{AT}/{QUEUE}/jobs", state="delayed", limit=1000))["next"]
