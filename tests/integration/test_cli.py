@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import click.testing
@@ -283,11 +282,3 @@ async def test_another_server_at_the_address_is_no_success(run):
 async def test_a_service_that_is_not_there_is_told_for_machines_too(run):
     problem = await told(run, "queues", "--url", f"http://{HOST}:{free_port()}", code=Exit.LATER)
     assert problem["title"] == "Away"
-
-
-def test_no_file_of_ours_leaves_a_bar_in_a_pipe(tmp_path: Path) -> None:
-    """Bars are for terminals: standard error of a cron job is mail."""
-    from service.cli.show import progress
-
-    with progress("Working", 3) as advance:
-        advance(3)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import app
+from service.cli import app, show
 from service.cli.exits import Exit
 from tests.kit.settings import named_file
 
@@ -153,7 +153,7 @@ def test_help_loads_nothing_that_is_slow_to_load():
     slow = {"boto3", "botocore", "fastapi", "starlette", "redis", "httpx", "pydantic", "uvicorn", "service.settings"}
     code = f"""
 import sys
-from service.cli import app
+from service.cli import app, show
 try:
     app(["--help"])
 finally:
@@ -172,3 +172,18 @@ def test_the_shell_can_complete():
     environ = {"_COATCHECK_COMPLETE": "complete_bash", "COMP_WORDS": "coatcheck de", "COMP_CWORD": "1"}
     result = python("-c", "import sys; sys.argv[0] = 'coatcheck'; from service.cli import main; main()", **environ)
     assert result.stdout.split() == ["dev", "dead"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "quiet", "seen"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_bar_is_for_people_who_look_at_a_terminal(monkeypatch, capsys, terminal, quiet, seen):
+    """Standard error of a cron job is mail, and --json is for machines."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with show.progress("Sending", 3, quiet=quiet) as advance:
+        for _ in range(3):
+            advance(1)
+    told = capsys.readouterr()
+    assert ("Sending" in told.err) == seen
+    assert told.out == ""
