@@ -210,7 +210,8 @@ class Dispatcher:
             self._offloading.discard(queue)
         await self._account(queue, claimed)
         stepped_aside = any(asked[_share_of(back.backend, asked)].probe_in_ms is None for back in claimed.put_back)
-        more = claimed.looks_again and not stepped_aside and bool(claimed.took or claimed.put_back)
+        served = bool(claimed.moved or not claimed.skipped)  # else the next claim would find no slot, either
+        more = claimed.looks_again and not stepped_aside and served and bool(claimed.took or claimed.put_back)
         return self._next_look(queue, claimed, stepped_aside=stepped_aside), more
 
     async def _claim(self, queue: str, sharers: int, *, weigh: bool) -> tuple[Claimed, Mapping[str, Share]]:

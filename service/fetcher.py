@@ -24,6 +24,8 @@ from storage_backends.reference import Reference
 
 UNKNOWN: Final = "*"  #: in a claim: jobs of any backend that this process does not know
 _UNKNOWN_SLOTS: Final = 64
+#: With more jobs in hand than this, deliveries gather for a moment.
+_BUSY: Final = 8
 #: With Redis full: how long a released job, and its queue's other offloaded jobs, wait for memory.
 FULL_WAIT_MS: Final = 1000
 #: While another process's or queue's probe is under way, jobs step back only so far: it is over in a moment.
@@ -269,10 +271,13 @@ class Fetcher:
             wait_ms = FULL_WAIT_MS if outcome is Delivery.NO_ROOM else 0
             await patiently(lambda: self._ledger.release(queue, [job], wait_ms=wait_ms), self._ledger, job.token)
 
+    def _busy(self) -> bool:
+        return len(self._held) > _BUSY
+
     def _outbox(self, queue: str) -> Outbox:
         if queue not in self._outboxes:
             self._outboxes = {name: outbox for name, outbox in self._outboxes.items() if not outbox.idle}
-            self._outboxes[queue] = Outbox(queue, self._ledger)
+            self._outboxes[queue] = Outbox(queue, self._ledger, self._busy)
         return self._outboxes[queue]
 
     async def _failed(self, held: _Held, verdict: Verdict, reason: str = "attempts_exhausted") -> None:

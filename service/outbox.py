@@ -9,6 +9,8 @@ from service.ledger import Ledger, chunks
 from service.records import Delivery, Leased
 
 T = TypeVar("T")
+#: While there is a backlog, which makes jobs late by more. A script for each payload costs a tenth of fetching it.
+_GATHER_S: Final = 0.01
 _PAUSE_MIN_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
 
@@ -32,9 +34,11 @@ async def patiently(request: Callable[[], Awaitable[T]], ledger: Ledger, until_m
 class Outbox:
     """`deliver` may be called by many at once. No task of its own is alive while nothing waits."""
 
-    def __init__(self, queue: str, ledger: Ledger) -> None:
+    def __init__(self, queue: str, ledger: Ledger, busy: Callable[[], bool] = lambda: False) -> None:
+        """`busy`: more payloads are on their way, so that waiting for them a moment saves scripts."""
         self._queue = queue
         self._ledger = ledger
+        self._busy = busy
         self._waiting: list[tuple[Leased, bytes, asyncio.Future[tuple[Delivery, int]]]] = []
         self._delivering: asyncio.Task[None] | None = None
 
@@ -63,6 +67,8 @@ class Outbox:
     async def _run(self) -> None:
         try:
             while self._waiting:
+                if self._busy():
+                    await asyncio.sleep(_GATHER_S)
                 batch = next(chunks(self._waiting, lambda entry: len(entry[1])))
                 del self._waiting[: len(batch)]
                 await self._deliver(batch)
