@@ -41,9 +41,9 @@ LATE_ANSWERS = {
 
 
 @pytest.fixture
-async def live_proxy(rclone: S3Server) -> AsyncIterator[Proxy]:
+async def live_proxy(store: S3Server) -> AsyncIterator[Proxy]:
     """In front of the S3 of the dispatcher that lives on."""
-    async with Proxy(rclone.port) as proxy:
+    async with Proxy(store.port) as proxy:
         yield proxy
 
 
