@@ -63,6 +63,10 @@ class Outbox:
         if self._delivering is not None:
             self._delivering.cancel()
             await asyncio.wait([self._delivering])
+            self._delivering = None
+        for _, _, future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
 
     async def _run(self) -> None:
         try:
@@ -74,9 +78,6 @@ class Outbox:
                 await self._deliver(batch)
         finally:
             self._delivering = None
-            for _, _, future in self._waiting:  # none, unless this was cancelled
-                future.cancel()
-            self._waiting.clear()
 
     async def _deliver(self, batch: list[tuple[Leased, bytes, asyncio.Future[tuple[Delivery, int]]]]) -> None:
         jobs = [(job, payload) for job, payload, future in batch if not future.done()]

