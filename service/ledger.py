@@ -1,4 +1,4 @@
-"""A job's life in Redis: one method a transition. Alone in running scripts, and in repeating them.
+"""A job's life in Redis: one method a transition. Alone, with its runner, in running scripts and in repeating them.
 
               schedule                claim (inline) ─────────────────────► ready queue
     producer ──────────► delayed ──── claim (others) ► leased ── deliver ─► ready queue, payload to the trash
@@ -12,17 +12,15 @@ an unkeyed schedule); for an unkeyed schedule the outcome is looked up. What can
 OutcomeUnknown, never guessed.
 """
 
-import asyncio
 import itertools
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from service import pages
 from service.clock import ServerClock
-from service.errors import OutcomeUnknown, RedisFull, RedisUnavailable, RetryLater
+from service.errors import OutcomeUnknown, RedisFull, RetryLater
 from service.keys import Keys
 from service.records import (
     Buried,
@@ -44,7 +42,8 @@ from service.records import (
     Retried,
     Scheduled,
 )
-from service.scripts import Script, Scripts
+from service.runner import OnScript, Runner
+from service.scripts import Scripts
 from service.transport import Encodable, Interrupted, Transport
 from storage_backends.reference import Reference
 
@@ -56,8 +55,6 @@ MAX_MEMBERS: Final = 1000
 MAX_BYTES: Final = 2**20
 #: For this long a repeated DELETE gives the same answer, and a late schedule is refused.
 MARKER_TTL_MS: Final = 3_600_000
-#: Before each repetition: a dropped connection needs no longer, and an outage is the caller's to wait out.
-_PAUSES_S: Final = (0.02, 0.2)
 
 
 class Ledger:
@@ -82,11 +79,11 @@ class Ledger:
         backoff_max_ms: int = 600_000,
         overdraft_jobs: int = 100,
         overdraft_bytes: int = 8 * 2**20,
+        on_script: OnScript = lambda name, seconds, repeats: None,
     ) -> None:
         """`inline` names the backend whose payloads are in Redis. `stale_after_ms` is half the sweeper's grace."""
-        self._transport = transport
+        self._runner = Runner(transport, keys, scripts, on_script)
         self._keys = keys
-        self._scripts = scripts
         self.clock = clock
         self._inline = inline
         self._bounds = tuple(lateness_bounds_ms)
@@ -96,12 +93,11 @@ class Ledger:
         self._backoff_ms = (backoff_min_ms, backoff_max_ms)
         self._overdraft = (overdraft_jobs, overdraft_bytes)
         self._seeds = itertools.count(random.getrandbits(30))  # two claims of one process never have the same
-        self._fixed_keys = lru_cache(maxsize=4096)(self._named_keys)
 
     async def now_ms(self) -> int:
         """Redis's time. Asks Redis if it has not told its time for 5 s; otherwise costs nothing."""
         if self.clock.known_for_s() > 5:
-            seconds, micros = (await self._repeat([("TIME",)]))[0]
+            seconds, micros = (await self._runner.read([("TIME",)]))[0]
             self.clock.learn(int(seconds) * 1000 + int(micros) // 1000)
         return self.clock.now_ms()
 
@@ -163,7 +159,7 @@ class Ledger:
                 entry.reason,
                 idempotency.fingerprint if idempotency else "",
             )
-        now, *outcomes = await self._run("schedule", queue, arguments, more_keys=markers, repeat=repeat)
+        now, *outcomes = await self._runner.run("schedule", queue, arguments, more_keys=markers, repeat=repeat)
         self.clock.learn(now)
         return [_scheduled(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
@@ -171,19 +167,19 @@ class Ledger:
         """What each key holds: the first job, REPLAYED or REUSED; None if it is free. Looks only: schedule decides."""
         held: list[bytes | None] = []
         for chunk in chunks(keys):
-            held += await self._repeat([("GET", each.key) for each in chunk])
+            held += await self._runner.read([("GET", each.key) for each in chunk])
         return [_first(each, text) if text else None for each, text in zip(keys, held, strict=True)]
 
     async def discard(self, queue: str, references: Iterable[Reference], *, wait_ms: int = 0) -> None:
         """- -> trash, or later in the trash: payloads that no job needs, tried in `wait_ms`. Others are left alone."""
         for chunk in chunks(list(references)):
-            await self._run("discard", queue, ["", queue, wait_ms, *map(str, chunk)])
+            await self._runner.run("discard", queue, ["", queue, wait_ms, *map(str, chunk)])
 
     # ---- dispatching -----------------------------------------------------------------------------------------------
 
     async def due(self, limit: int) -> DueQueues:
         """Which queues need a look, in one command whatever their number; at most `limit` of them."""
-        reply = await self._run("due", "", ["", limit], keys=(self._keys.queues,))
+        reply = await self._runner.run("due", "", ["", limit], keys=(self._keys.queues,))
         now, later, first, *pairs = reply
         self.clock.learn(now)
         queues = [(_text(name), int(float(look))) for name, look in _groups(pairs, 2)]
@@ -198,7 +194,7 @@ class Ledger:
         for name, share in request.shares.items():
             probe = "" if share.probe_in_ms is None else share.probe_in_ms
             arguments += (name, share.slots, probe, str(share.avoid or ""))
-        reply = await self._run("claim", queue, arguments, repeat=False)
+        reply = await self._runner.run("claim", queue, arguments, repeat=False)
         status, now, moved, lateness_sum, counts, leased, put_back, buried, skipped, look, expired, trash = reply
         self.clock.learn(now)
         token = now + request.lease_ms + seed % 4096 / 4096
@@ -232,9 +228,9 @@ class Ledger:
     async def _deliver_chunk(self, queue: str, jobs: Sequence[tuple[Leased, bytes]]) -> tuple[int, list[Delivery]]:
         body = [part for job, payload in jobs for part in (str(job.reference), job.token, payload)]
         try:
-            reply = await self._run("deliver", queue, ["", queue, "", "", *body])
+            reply = await self._runner.run("deliver", queue, ["", queue, "", "", *body])
         except RedisFull:
-            reply = await self._run("deliver_overdraft", queue, ["", queue, *self._overdraft, *body])
+            reply = await self._runner.run("deliver_overdraft", queue, ["", queue, *self._overdraft, *body])
         status, now, *outcomes = reply
         self.clock.learn(now)
         if status == b"unusable":
@@ -245,7 +241,7 @@ class Ledger:
         """The same jobs with a later token; None where the lease is no longer this caller's."""
         extended: list[Leased | None] = []
         for chunk in chunks(jobs):
-            tokens = await self._run("extend", queue, [queue, lease_ms, *_members(chunk)])
+            tokens = await self._runner.run("extend", queue, [queue, lease_ms, *_members(chunk)])
             extended += [
                 Leased(job.reference, float(token), job.due_ms) if token else None
                 for job, token in zip(chunk, tokens, strict=True)
@@ -261,14 +257,14 @@ class Ledger:
                 jitter = random.random()  # noqa: S311  jitter, not a secret
                 wait = "" if failure.charged else failure.wait_ms
                 body += (*_members([failure.job]), wait, jitter, failure.kind, failure.reason)
-            reply = await self._run("retry", queue, body)
+            reply = await self._runner.run("retry", queue, body)
             answers += [Retried(state.decode(), attempts, int(again)) for state, attempts, again in reply]
         return answers
 
     async def release(self, queue: str, jobs: Sequence[Leased], *, wait_ms: int = 0) -> int:
         """leased -> delayed, as it was; own leases only. Returns how many."""
         return sum(
-            [await self._run("release", queue, ["", queue, wait_ms, *_members(chunk)]) for chunk in chunks(jobs)]
+            [await self._runner.run("release", queue, ["", queue, wait_ms, *_members(chunk)]) for chunk in chunks(jobs)]
         )
 
     async def bury(self, queue: str, jobs: Sequence[tuple[Leased, str]]) -> list[bool]:
@@ -276,12 +272,12 @@ class Ledger:
         answers: list[bool] = []
         for chunk in chunks(jobs):
             body = [part for job, reason in chunk for part in (*_members([job]), reason, reason)]
-            answers += [bool(buried) for buried in await self._run("bury", queue, ["", queue, *body])]
+            answers += [bool(buried) for buried in await self._runner.run("bury", queue, ["", queue, *body])]
         return answers
 
     async def reclaim(self, queue: str, limit: int = MAX_MEMBERS) -> list[tuple[str, str]]:
         """leased past its deadline -> delayed, or dead after too many expiries. Returns members and states."""
-        reply = await self._run("reclaim", queue, ["", queue, limit, self._max_expiries])
+        reply = await self._runner.run("reclaim", queue, ["", queue, limit, self._max_expiries])
         return [(_text(member), state.decode()) for member, state in _groups(reply, 2)]
 
     # ---- owners and operators --------------------------------------------------------------------------------------
@@ -295,7 +291,9 @@ class Ledger:
         inline = int(reference.backend == self._inline)
         arguments: list[Encodable] = ["", reference.queue, str(reference), reference.uuid, inline, MARKER_TTL_MS]
         try:
-            reply = await self._run("cancel", reference.queue, arguments, more_keys=[keys.cancelled(reference.uuid)])
+            reply = await self._runner.run(
+                "cancel", reference.queue, arguments, more_keys=[keys.cancelled(reference.uuid)]
+            )
         except Interrupted as error:
             raise _unknown(reference, error) from error
         return str(reply.decode())
@@ -307,11 +305,11 @@ class Ledger:
         """
         arguments: list[Encodable] = [reference.queue, self._keys.wake, str(reference), reference.uuid, due_ms]
         try:
-            return str((await self._run("reschedule", reference.queue, arguments, repeat=False)).decode())
+            return str((await self._runner.run("reschedule", reference.queue, arguments, repeat=False)).decode())
         except Interrupted:
             pass
         try:
-            state = str((await self._run("reschedule", reference.queue, arguments)).decode())
+            state = str((await self._runner.run("reschedule", reference.queue, arguments)).decode())
         except RetryLater as error:
             raise _unknown(reference, error) from error
         if state == "gone":
@@ -320,7 +318,7 @@ class Ledger:
 
     async def lookup(self, reference: Reference) -> Job | None:
         """Where this job is; None if it is nowhere (delivered, cancelled, purged or never accepted)."""
-        reply = await self._run("lookup", reference.queue, [str(reference), reference.uuid])
+        reply = await self._runner.run("lookup", reference.queue, [str(reference), reference.uuid])
         state, score, moved, record = (part.decode() for part in reply)
         if state == "gone":
             return None
@@ -332,43 +330,45 @@ class Ledger:
         Begins right behind `after`, whether that member is still there or not.
         """
         score, member = ("", "") if after is None else (after.score, after.member)
-        reply = await self._run("page", queue, [state, min(limit, MAX_MEMBERS), score, member])
+        reply = await self._runner.run("page", queue, [state, min(limit, MAX_MEMBERS), score, member])
         return pages.page(queue, state, reply)
 
     async def revive(self, queue: str, members: Sequence[str]) -> int:
         """dead -> delayed, due now, with a clean record. Returns how many."""
         return sum(
-            [await self._run("revive", queue, ["", queue, self._keys.wake, *chunk]) for chunk in chunks(members)]
+            [await self._runner.run("revive", queue, ["", queue, self._keys.wake, *chunk]) for chunk in chunks(members)]
         )
 
     async def purge(self, queue: str, members: Sequence[str]) -> int:
         """dead -> -, payload and all. Returns how many."""
-        return sum([await self._run("purge", queue, ["", queue, self._inline, *chunk]) for chunk in chunks(members)])
+        return sum(
+            [await self._runner.run("purge", queue, ["", queue, self._inline, *chunk]) for chunk in chunks(members)]
+        )
 
     async def oldest_dead(self, queue: str, limit: int) -> list[tuple[str, int]]:
         """Members of the dead set and when they died, ms, the longest dead first."""
         dead = self._keys.queue(queue).dead
-        pairs = (await self._repeat([("ZRANGE", dead, 0, limit - 1, "WITHSCORES")]))[0]
+        pairs = (await self._runner.read([("ZRANGE", dead, 0, limit - 1, "WITHSCORES")]))[0]
         return [(_text(member), int(float(score))) for member, score in _groups(pairs, 2)]
 
     async def pause(self, queue: str) -> bool:
         """Stop dispatching; what is leased is still delivered. Returns whether it was running."""
-        return bool(await self._run("pause", queue, [queue, self._keys.wake, 1]))
+        return bool(await self._runner.run("pause", queue, [queue, self._keys.wake, 1]))
 
     async def resume(self, queue: str) -> bool:
         """Dispatch again. Returns whether it was paused."""
-        return bool(await self._run("pause", queue, [queue, self._keys.wake, 0]))
+        return bool(await self._runner.run("pause", queue, [queue, self._keys.wake, 0]))
 
     # ---- keeping house ---------------------------------------------------------------------------------------------
 
     async def collect_trash(self, queue: str, limit: int, *, put_off_ms: int) -> list[str]:
         """Members of the trash whose deletion is due; nobody else is given them for `put_off_ms`."""
-        reply = await self._run("collect_trash", queue, ["", queue, limit, put_off_ms])
+        reply = await self._runner.run("collect_trash", queue, ["", queue, limit, put_off_ms])
         return [_text(member) for member in reply]
 
     async def empty_trash(self, queue: str, members: Sequence[str]) -> int:
         """trash -> -, after the backend confirmed the deletion."""
-        return sum([await self._run("empty_trash", queue, [queue, *chunk]) for chunk in chunks(members)])
+        return sum([await self._runner.run("empty_trash", queue, [queue, *chunk]) for chunk in chunks(members)])
 
     async def repair(self, queues: Sequence[str]) -> int:
         """Write the index anew for these queues. Returns how many had another time before."""
@@ -378,56 +378,8 @@ class Ledger:
             for queue in chunk:
                 of = self._keys.queue(queue)
                 keys += (of.delayed, of.leases, of.dead, of.trash, of.paused)
-            repaired += await self._run("repair", "", chunk, keys=keys)
+            repaired += await self._runner.run("repair", "", chunk, keys=keys)
         return repaired
-
-    # ---- running ---------------------------------------------------------------------------------------------------
-
-    async def _run(
-        self,
-        name: str,
-        queue: str,
-        arguments: Sequence[Encodable],
-        *,
-        keys: Sequence[str] | None = None,
-        more_keys: Sequence[str] = (),
-        repeat: bool = True,
-    ) -> Any:
-        script = self._scripts[name]
-        fixed = keys if keys is not None else self._fixed_keys(script, queue)
-        every = (*fixed, *more_keys) if more_keys else fixed
-        return await self._patiently(lambda: self._transport.run(script, every, arguments), repeat=repeat)
-
-    def _named_keys(self, script: Script, queue: str) -> tuple[str, ...]:
-        """The keys that the script's header names, except those that the caller hands in."""
-        of = self._keys.queue(queue)
-        shared = {"queues": self._keys.queues}
-        return tuple(
-            shared.get(name) or getattr(of, name) for name in script.keys if isinstance(getattr(of, name, ""), str)
-        )
-
-    async def _repeat(self, commands: Sequence[tuple[Encodable, ...]]) -> list[Any]:
-        replies: list[Any] = await self._patiently(lambda: self._transport.send(commands), repeat=True)
-        return replies
-
-    async def _patiently(self, request: Callable[[], Awaitable[Any]], *, repeat: bool) -> Any:
-        """Repeats a request that was certainly not carried out, and, if `repeat`, one that may have been.
-
-        Raises Interrupted if any of the tries may have been carried out, else RedisUnavailable.
-        """
-        interrupted: Interrupted | None = None
-        for pause_s in (*_PAUSES_S, None):
-            try:
-                return await request()
-            except Interrupted as error:
-                interrupted = error
-                if not repeat or pause_s is None:
-                    raise
-            except RedisUnavailable as error:
-                if pause_s is None:
-                    raise interrupted or error from error
-            await asyncio.sleep(pause_s)
-        raise AssertionError("unreachable")
 
 
 def chunks(

@@ -72,7 +72,7 @@ class Service:
             settings.redis.url, timeout_s=settings.redis.timeout_s, max_connections=settings.redis.max_connections
         )
         self._transport, self._gate = Transport(self._pool), Gated(self._pool)
-        self.ledger = _ledger(settings, self._gate, self.keys, ServerClock(clock))
+        self.ledger = _ledger(settings, self._gate, self.keys, ServerClock(clock), self.metrics)
         self.census = Census(self._transport, self.keys, self.ledger.clock)
         self.memory = RedisMemory(self.census)
         self.backends, self.offloading = self._backends()
@@ -298,7 +298,7 @@ def _metrics(settings: Settings) -> Metrics:
     )
 
 
-def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerClock) -> Ledger:
+def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerClock, metrics: Metrics) -> Ledger:
     return Ledger(
         transport,
         keys,
@@ -312,6 +312,7 @@ def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerC
         backoff_min_ms=round(settings.retry.backoff_min_s * 1000),
         backoff_max_ms=round(settings.retry.backoff_max_s * 1000),
         overdraft_jobs=settings.dispatcher.overdraft_jobs,
+        on_script=metrics.script,
     )
 
 

@@ -178,5 +178,5 @@ def test_lines_of_the_library_are_at_most_120_wide(path):
 def test_every_script_is_run_by_the_ledger():
     """A transition that nobody can start is one that nobody maintains."""
     ledger = Path(service.ledger.__file__).read_text()
-    called = set(re.findall(r'_run\(\s*"(\w+)"', ledger))
+    called = set(re.findall(r'_runner\.run\(\s*"(\w+)"', ledger))
     assert called == {script.name for script in Scripts()}

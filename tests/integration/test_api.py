@@ -383,7 +383,7 @@ async def test_a_redis_that_is_away_is_a_503_on_every_call(redis_url, s3_server,
 
 async def test_an_unknown_outcome_names_the_job_so_that_a_delete_can_settle_it(redis_url, s3_server, redis_proxy):
     async with a_desk(redis_url, s3_server, through=redis_proxy.url) as desk, calling(app_of(desk)) as api:
-        lost = redis_proxy.swallow_request(desk.ledger._scripts["schedule"].sha.encode())
+        lost = redis_proxy.swallow_request(desk.ledger._runner._scripts["schedule"].sha.encode())
         told = problem(await api.post(f"{JOBS}?delay=1h", content=SMALL), 503, "urn:coatcheck:outcome-unknown")
         await lost
         problem(await api.delete(f"/v1/jobs/{told['reference']}"), 404, "urn:coatcheck:not-here")

@@ -58,7 +58,7 @@ def unavailable(*, maybe_done: bool = False) -> StorageUnavailable:
 
 
 async def script_named(desk: Desk, name: str) -> bytes:
-    return desk.ledger._scripts[name].sha.encode()
+    return desk.ledger._runner._scripts[name].sha.encode()
 
 
 # ---- where payloads go -----------------------------------------------------------------------------------------------
