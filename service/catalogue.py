@@ -30,9 +30,8 @@ FAILURE_KINDS: Final = (
     *("no_room", "unknown_backend", "not_a_reference", "lease_expired", "unexpected"),
 )
 REFUSALS: Final = ("redis-full", "redis-unavailable", "backend-unavailable", "outcome-unknown", "payload-too-large")
-SUSPENSIONS: Final = ("ready_unusable", "ready_full", "redis_full")
+SUSPENSIONS: Final = ("slots", "ready_full", "redis_full", "ready_unusable", "error")
 BREAKER_STATES: Final[Mapping[str, int]] = {"closed": 0, "half_open": 1, "open": 2}
-ORPHAN_OUTCOMES: Final = ("deleted", "spared")
 _SAME = " (describes Redis, so it is the same from every replica: use max by, never sum)"
 
 
@@ -107,15 +106,12 @@ CATALOGUE: Final = (
     _spec("counter", "fetch_failures_total", "backend kind", "Payloads that could not be fetched to be delivered."),
     _spec("gauge", "breaker_state", "backend", "0 closed, 1 half-open, 2 open, in this process."),
     _spec("counter", "breaker_opened_total", "backend", "Times the breaker of a backend opened."),
-    _spec("gauge", "ownership_mismatch", "backend", "1 if another installation owns the place: nothing is swept."),
+    _spec("gauge", "ownership_mismatch", "backend", "1 if the place belongs to another installation."),
     _spec("gauge", "inflight_payloads", "backend", "Fetch slots in use in this process."),
     _spec("gauge", "inflight_bytes", "backend", "Bytes of payloads in hand in this process."),
     # Cleaning up
     _spec("counter", "trash_deleted_total", "backend", "Payloads deleted because their job had ended."),
     _spec("counter", "trash_failures_total", "backend", "Deletions that failed and will be repeated."),
-    _spec("counter", "orphans_total", "backend outcome", "Payloads without a reference, as swept.", ORPHAN_OUTCOMES),
-    _spec("gauge", "sweep_stopped", "backend", "1 if the last pass stopped: too much looked orphaned."),
-    _spec("gauge", "sweep_last_timestamp_seconds", "backend", "When a pass of the sweeper last came to its end."),
     # The process
     _spec("counter", "http_responses_total", "call status", "HTTP answers, by the API's call and status."),
     _spec("gauge", "build_info", "version python", "1; which release this is."),

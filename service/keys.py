@@ -6,12 +6,12 @@
     <prefix>:queues                         ZSET    queue -> when it next needs a look, ms
     <prefix>:wake                           channel a queue got a new head
     <prefix>:{q}:delayed                    ZSET    reference -> due or next attempt, ms
-    <prefix>:{q}:bodies                     HASH    uuid -> payload of inline jobs
+    <prefix>:{q}:bodies                     HASH    uuid -> payload of inline jobs; `largest` -> bytes of the largest
     <prefix>:{q}:leases                     ZSET    reference -> lease deadline, ms; the deadline is the token
     <prefix>:{q}:ready                      LIST    payloads: LPUSH in, oldest at the right (settable per queue)
     <prefix>:{q}:dead                       ZSET    reference -> time of death, ms
     <prefix>:{q}:trash                      ZSET    reference -> when its deletion is tried next, ms
-    <prefix>:{q}:trouble                    HASH    uuid (or sha1 of what is no reference) -> attempts, expiries, last error
+    <prefix>:{q}:trouble                    HASH    uuid, or sha1 of what is no reference -> attempts, expiries, error
     <prefix>:{q}:moved                      HASH    uuid -> due, for jobs rescheduled or revived
     <prefix>:{q}:idempotency:<sha256>       STRING  reference, reason, fingerprint; expires
     <prefix>:{q}:cancelled:<uuid>           STRING  `cancelled` or `void`; expires after 1 h

@@ -224,16 +224,6 @@ class Metrics:
     def trash_failed(self, backend: str, n: int) -> None:
         self._all.count("trash_failures_total", backend, n=n)
 
-    def orphans(self, backend: str, outcome: str, n: int) -> None:
-        """`n` payloads without a reference were deleted, or spared because they are young or the pass stopped."""
-        self._all.count("orphans_total", backend, outcome, n=n)
-
-    def swept(self, backend: str, *, at_ms: int, stopped: bool) -> None:
-        """A pass over `backend` came to its end, or stopped because too much looked orphaned."""
-        self._all.set("sweep_stopped", stopped, backend)
-        if not stopped:
-            self._all.set("sweep_last_timestamp_seconds", at_ms / 1000, backend)
-
     # The process
 
     def responded(self, call: str, status: int) -> None:

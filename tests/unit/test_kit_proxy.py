@@ -5,9 +5,7 @@ import time
 
 import pytest
 from redis.asyncio import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ReadOnlyError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import ConnectionError as RedisConnectionError, ReadOnlyError, TimeoutError as RedisTimeoutError
 
 from tests.kit.proxy import Proxy
 from tests.kit.servers import client_of

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import ConnectionError as RedisConnectionError, OutOfMemoryError
 
 from service.embedded import answers
 from tests.kit.servers import client_of, kind, no_traces, running_redis

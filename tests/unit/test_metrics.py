@@ -3,8 +3,7 @@
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -77,8 +76,6 @@ def use_everything(metrics: Metrics, queue: str, tenant: str | None, backend: st
     metrics.inflight(backend, 3, 9_000)
     metrics.trash_deleted(backend, 1)
     metrics.trash_failed(backend, 1)
-    metrics.orphans(backend, "deleted", 1)
-    metrics.swept(backend, at_ms=5_000, stopped=False)
     metrics.responded("enqueue", 201)
 
 
@@ -295,14 +292,6 @@ def test_an_opened_breaker_is_seen_as_a_state_and_as_an_event():
         metrics.breaker("s3", state)
         assert value(metrics, "breaker_state", backend="s3") == BREAKER_STATES[state]
     assert value(metrics, "breaker_opened_total", backend="s3") == 1
-
-
-def test_a_stopped_sweep_does_not_pass_for_a_finished_one():
-    metrics = some_metrics()
-    metrics.swept("s3", at_ms=5_000, stopped=False)
-    metrics.swept("s3", at_ms=9_000, stopped=True)
-    assert value(metrics, "sweep_last_timestamp_seconds", backend="s3") == 5
-    assert value(metrics, "sweep_stopped", backend="s3") == 1
 
 
 def test_no_label_holds_what_only_a_payload_or_a_reference_can():

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from service.errors import BackendUnavailable
 from service.router import FIELDS, Decision, Facts, Resolved, RoutingRules, Setting, StorageRouter, in_rollout

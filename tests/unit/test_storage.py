@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import count
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from service.bounded import NoRoom
 from service.breaker import Policy

@@ -1,8 +1,7 @@
 """Durations and sizes: one grammar for settings and for the HTTP API's `delay`."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from service.units import format_duration, parse_duration_ms, parse_size_bytes
 
