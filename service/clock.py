@@ -28,6 +28,9 @@ class SystemClock:
 
 #: A reply that is so much behind the others was not slow on its way: Redis's clock was stepped back.
 STEP_MS: Final = 50
+#: A monotonic clock that disagrees with the wall clock by more stood still while the machine slept, or the wall clock
+#: was stepped; which of the two cannot be told, and asking Redis once too often costs nothing.
+_DISAGREE_MS: Final = 1000
 
 
 class ServerClock:
@@ -35,7 +38,8 @@ class ServerClock:
 
     A reply names a whole millisecond that is over when it arrives, so that the best of the last replies counts: jobs
     are late by what this clock is behind. It is behind by at most the last reply's way back, and never ahead by more
-    than Redis's own clock was stepped back within 2 s, at most STEP_MS.
+    than Redis's own clock was stepped back within 2 s, at most STEP_MS. After the machine was suspended it is behind by
+    as long, until the next reply; `known_for_s` tells.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -44,10 +48,11 @@ class ServerClock:
         self._best_ms = self._older_ms = -math.inf
         self._second = -1
         self._learned_s = 0.0
+        self._learned_wall_ms = 0
 
     def learn(self, now_ms: int) -> None:
         """Redis's time in a reply that just arrived."""
-        self._learned_s = self._clock.monotonic_s()
+        self._learned_s, self._learned_wall_ms = self._clock.monotonic_s(), self._clock.now_ms()
         ahead_ms = now_ms - self._learned_s * 1000
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - STEP_MS:
             self._best_ms = self._older_ms = ahead_ms
@@ -59,8 +64,12 @@ class ServerClock:
         self._ahead_ms = max(self._best_ms, self._older_ms)
 
     def known_for_s(self) -> float:
-        """How long ago Redis last told its time; infinite if it never did."""
-        return math.inf if self._ahead_ms is None else self._clock.monotonic_s() - self._learned_s
+        """How long ago Redis last told its time; infinite if it never did, or if this machine slept since."""
+        if self._ahead_ms is None:
+            return math.inf
+        passed_s = self._clock.monotonic_s() - self._learned_s
+        passed_wall_ms = self._clock.now_ms() - self._learned_wall_ms
+        return math.inf if abs(passed_wall_ms - passed_s * 1000) > _DISAGREE_MS else passed_s
 
     def now_ms(self) -> int:
         """Redis's time, ms. Before Redis told it for the first time, this machine's."""
