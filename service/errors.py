@@ -41,6 +41,12 @@ class BackendUnavailable(RetryLater):
     code = "backend-unavailable"
 
 
+class Busy(RetryLater):
+    """This process holds as many bytes of payloads for its clients as it may; the request had no effect."""
+
+    code = "busy"
+
+
 class OutcomeUnknown(RetryLater):
     """The request may have been carried out. Look `reference` up, or DELETE it, before repeating without a key."""
 

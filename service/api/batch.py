@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api import problems
-from service.api.incoming import no_query_in, queue_in, throw_away, unless_idle
+from service.api.incoming import no_query_in, queue_in, throw_away, unless_slow
 from service.api.jobs import accepted_fields
 from service.api.lines import job_of, lines_of
 from service.api.room import IDLE_S, Room
@@ -53,7 +53,7 @@ class BatchCall:
         waiting: list[NewJob | CoatcheckError] = []
         waiting_bytes = 0
         try:
-            async for line in lines_of(unless_idle(stream, IDLE_S), self._line_limit_bytes):
+            async for line in lines_of(unless_slow(stream, IDLE_S), self._line_limit_bytes):
                 waiting.append(self._job(line, queue, at=len(answered) + len(waiting)))
                 waiting_bytes += len(line or b"")
                 if len(waiting) == _SLICE_JOBS or waiting_bytes > _SLICE_BYTES:

@@ -5,6 +5,7 @@ from typing import Any, Final
 from service.api import problems
 from service.errors import (
     BackendUnavailable,
+    Busy,
     CoatcheckError,
     IdempotencyKeyReused,
     InvalidBody,
@@ -80,6 +81,7 @@ _ERRORS: Final[tuple[CoatcheckError, ...]] = (
     RedisFull("Redis is at 93% of maxmemory; above 90% nothing is accepted"),
     RedisUnavailable("Redis did not answer: TimeoutError"),
     BackendUnavailable("s3 is unavailable, and when_unavailable is refuse", retry_after_s=5),
+    Busy("no room for 16777216 bytes came free within 10 s", retry_after_s=5),
     OutcomeUnknown("Redis did not answer; the request may have been carried out", reference=Reference.parse(REFERENCE)),
 )
 PROBLEMS: Final = {error.code: problems.of(error) for error in _ERRORS}

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from service.api.incoming import body_of, header_in, known_only, no_query_in, object_of, reference_in, times_in
 from service.api.room import Room
 from service.clock import rfc3339
-from service.errors import BackendUnavailable, JobDead, NotHere
+from service.errors import BackendUnavailable, Busy, JobDead, NotHere
 from service.metrics import Metrics
 from service.producer import Accepted
 from service.records import Job
@@ -59,6 +59,8 @@ class JobCalls:
         try:
             async with self._room.admitting() as admit:
                 body = await backend.get(reference, admit)
+        except Busy:
+            raise
         except PayloadMissing as error:
             raise NotHere(f"{reference} has no payload: lost, or delivered a moment ago") from error
         except PayloadCorrupt as error:

@@ -120,7 +120,7 @@ def _enqueue() -> dict[str, Any]:
         "Accept a job",
         examples.ACCEPTED,
         "invalid-queue invalid-time invalid-header unknown-tenant idempotency-key-reused payload-too-large "
-        "redis-full backend-unavailable outcome-unknown",
+        "redis-full backend-unavailable busy outcome-unknown",
         _path("queue"),
         _parameter("query", "delay", _DELAY, "30s"),
         _parameter("query", "due", _DUE_AT, "2030-01-01T00:00:00Z"),
@@ -172,7 +172,7 @@ _CALLS: Final[dict[str, dict[str, Any]]] = {
     "enqueue_batch": _call(
         "Accept many jobs, a line each",
         examples.BATCH_ANSWER,
-        "invalid-queue invalid-time invalid-body",
+        "invalid-queue invalid-time invalid-body busy",
         _QUEUE,
         media_type="application/x-ndjson",
         body=_body("application/x-ndjson", schema={"type": "string"}, example=examples.BATCH),
@@ -194,7 +194,7 @@ _CALLS: Final[dict[str, dict[str, Any]]] = {
     "payload": _call(
         "The payload of a job that is not delivered yet",
         "hello",
-        "invalid-reference not-here backend-unavailable",
+        "invalid-reference not-here backend-unavailable busy",
         _JOB,
         media_type="application/octet-stream",
     ),

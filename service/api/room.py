@@ -1,5 +1,6 @@
 """Room: how many bytes of payloads this process holds at once for its clients, whatever their number."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -7,17 +8,21 @@ from typing import Final
 from starlette.requests import Request
 
 from service.api.incoming import announced_bytes, body_of
-from service.bulkhead import Bulkhead
+from service.bulkhead import Admission, Bulkhead
+from service.errors import Busy
 from storage_backends.base import Admit
 
 #: The server reads so much of each connection ahead anyway. If it were counted, small jobs would wait for large ones.
 FREE_BYTES: Final = 64 * 1024
-#: Who has been given room and sends nothing gives it back.
+#: Who has been given room and sends nothing, or next to nothing, gives it back: see incoming.unless_slow.
 IDLE_S: Final = 30.0
+#: For room. Longer, and clients would give up on us without having been told to come back.
+WAIT_S: Final = 10.0
+_RETRY_AFTER_S: Final = 5.0
 
 
 class Room:
-    """Bodies that do not fit wait their turn, unread: their clients are slowed down, and nobody is refused."""
+    """Bodies that do not fit wait their turn, unread, up to WAIT_S: clients are slowed down, and in the end told so."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._bulkhead = Bulkhead(0, budget_bytes)
@@ -30,10 +35,13 @@ class Room:
 
     @asynccontextmanager
     async def admitting(self) -> AsyncIterator[Admit]:
-        """What a backend's `get` awaits before it reads a payload; its bytes are counted until the context ends."""
+        """What a backend's `get` awaits before it reads a payload; its bytes are counted until the context ends.
+
+        Raises Busy if there is no room within WAIT_S.
+        """
         admission = self._bulkhead.admission()
         try:
-            yield admission
+            yield lambda size_bytes: _in_time(admission, size_bytes)
         finally:
             admission.release()
 
@@ -41,7 +49,7 @@ class Room:
     async def taken(self, request: Request, most_bytes: int) -> AsyncIterator[bool]:
         """Room for what `request` announces, at most `most_bytes`, or for as many if it announces nothing.
 
-        Says whether that is enough to be counted.
+        Says whether that is enough to be counted. Raises Busy.
         """
         size_bytes = min(announced_bytes(request, unknown=most_bytes), most_bytes)
         if size_bytes <= FREE_BYTES:
@@ -50,3 +58,13 @@ class Room:
         async with self.admitting() as admit:
             await admit(size_bytes)
             yield True
+
+
+async def _in_time(admission: Admission, size_bytes: int) -> None:
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await admission(size_bytes)
+    except TimeoutError as error:
+        raise Busy(
+            f"no room for {size_bytes} bytes came free within {WAIT_S:g} s", retry_after_s=_RETRY_AFTER_S
+        ) from error

@@ -582,6 +582,67 @@ async def test_who_announces_much_and_stalls_gives_the_room_back(desk, monkeypat
         assert (await talk(port, f"{POST}content-length: 90000\r\n\r\n".encode(), b"x" * 90_000)).status == 201
 
 
+async def _drops() -> AsyncIterator[bytes]:
+    """Never a pause in which nothing comes, and never an end."""
+    while True:
+        await asyncio.sleep(0)
+        yield b" "
+
+
+@pytest.mark.parametrize("path", [f"{JOBS}?delay=1h", f"{JOBS}/batch"])
+async def test_who_sends_drop_by_drop_gives_the_room_back(desk, monkeypatch, path):
+    """A few such clients, announcing much, would hold up everybody's large bodies for as long as they like."""
+    monkeypatch.setattr(room, "IDLE_S", 0.05)
+    monkeypatch.setattr(batch_module, "IDLE_S", 0.05)
+    monkeypatch.setattr(incoming, "SLOWEST_BYTES_S", 2**40)
+    async with calling(app_of(desk, body_budget_bytes=100_000)) as api:
+        async with asyncio.timeout(20):
+            answer = await api.post(path, content=_drops())
+        assert "too slow" in answer.text
+        assert await accepted(api, b"x" * 90_000)
+
+
+async def test_the_time_that_we_take_ourselves_is_not_the_clients():
+    """A batch is accepted while it is read; a slow backend of ours must not end it."""
+    arrived = asyncio.get_running_loop().time
+
+    async def three() -> AsyncIterator[bytes]:
+        for piece in (b"a", b"b", b"c"):
+            yield piece
+
+    seen = []
+    async for piece in incoming.unless_slow(three(), 0.05):
+        ends_s = arrived() + 0.06
+        await eventually(lambda ends_s=ends_s: arrived() > ends_s, described="we were slower than the client may be")
+        seen.append(piece)
+    assert seen == [b"a", b"b", b"c"]
+
+
+async def test_who_waits_too_long_for_room_is_told_to_come_back(desk, monkeypatch):
+    """Otherwise clients give up by themselves, and know nothing."""
+    monkeypatch.setattr(room, "WAIT_S", 0.05)
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def pause(_: Reference) -> None:
+        reached.set()
+        await go_on.wait()
+
+    async with calling(app_of(desk, body_budget_bytes=100_000)) as api:
+        reference = await accepted(api, b"x" * 90_000)
+        desk.store.before = pause
+        first = asyncio.create_task(api.post(f"{JOBS}?delay=1h", content=b"x" * 90_000))
+        await reached.wait()
+        for answer in (
+            await api.post(f"{JOBS}?delay=1h", content=b"x" * 90_000),
+            await api.post(f"{JOBS}/batch", content=b" " * 90_000),
+            await api.get(f"/v1/jobs/{reference}/payload"),
+        ):
+            problem(answer, 503, "urn:coatcheck:busy")
+        go_on.set()
+        assert (await first).status_code == 201
+        assert (await api.get(f"/v1/jobs/{reference}/payload")).content == b"x" * 90_000
+
+
 async def test_a_batch_that_stalls_is_answered_as_far_as_it_came(desk, monkeypatch):
     """What was accepted is: without its answer the client would send it again."""
     monkeypatch.setattr(batch_module, "IDLE_S", 0.05)
