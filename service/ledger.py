@@ -182,7 +182,7 @@ class Ledger:
         reply = await self._runner.run("due", "", ["", limit], keys=(self._keys.queues,))
         now, later, first, *pairs = reply
         self.clock.learn(now)
-        queues = [(_text(name), int(float(look))) for name, look in _groups(pairs, 2)]
+        queues = [(_text(name), int(max(0.0, float(look)))) for name, look in _groups(pairs, 2)]
         return DueQueues(now, queues, math.ceil(float(later)) if later else None, _text(first) if first else None)
 
     async def claim(self, queue: str, request: ClaimRequest) -> Claimed:

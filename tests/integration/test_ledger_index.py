@@ -61,6 +61,24 @@ async def test_a_queue_that_is_only_in_the_index_leaves_it(rig):
     assert (await rig.ledger.due(10)).queues == []
 
 
+@pytest.mark.parametrize("name", ["delayed", "leases", "trash"])
+async def test_a_member_at_minus_infinity_ends_nobodys_dispatching(rig, name):
+    """A hand can write such a score, and `due` raised at each round for as long as it stood in the index."""
+    await rig.redis.execute_command("ZADD", getattr(rig.keys.queue(QUEUE), name), "-inf", "junk")
+    assert await rig.ledger.repair([QUEUE]) == 1
+    assert (await rig.dump()).look == 0
+    assert (await rig.ledger.due(10)).queues == [(QUEUE, 0)]
+    assert (await rig.claim()).next_look_ms in {0, None}
+    await rig.redis.delete(getattr(rig.keys.queue(QUEUE), name))
+
+
+async def test_an_index_at_minus_infinity_is_read_as_now(rig):
+    rig.queues = set()
+    await rig.redis.execute_command("ZADD", rig.keys.queues, "-inf", "ghost")
+    assert (await rig.ledger.due(10)).queues == [("ghost", 0)]
+    await rig.ledger.repair(["ghost"])
+
+
 async def test_many_queues_are_repaired_in_bounded_calls(rig):
     rig.queues = set()
     names = [f"queue-{i}" for i in range(250)]

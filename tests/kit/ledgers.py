@@ -70,7 +70,7 @@ class Dump:
         """When the queue next needs a look, by the design's section 4."""
         heads = [*self.leases.values(), *self.trash.values(), *(() if self.paused else self.delayed.values())]
         if heads:
-            return min(heads)
+            return max(0.0, min(heads))
         return float("inf") if self.delayed or self.dead else None
 
 

@@ -1,7 +1,8 @@
--- head(zset): its lowest score, or infinity.
+-- head(zset): its lowest score, or infinity. What somebody's hand put below zero counts as zero: -inf is no time that a
+-- caller could read, and nothing of ours was ever due before 1970.
 local function head(zset)
   local score = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]
-  return score and tonumber(score) or math.huge
+  return score and math.max(0, tonumber(score)) or math.huge
 end
 
 -- reindex(...): writes when this queue next needs a look: the earliest head of delayed (unless paused), leases and
