@@ -80,8 +80,12 @@ class Ledger:
         overdraft_jobs: int = 100,
         overdraft_bytes: int = 8 * 2**20,
         on_script: OnScript = lambda name, seconds, repeats: None,
+        on_overdraft: Callable[[str, int], None] = lambda queue, count: None,
     ) -> None:
-        """`inline` names the backend whose payloads are in Redis. `stale_after_ms` is half the sweeper's grace."""
+        """`inline` names the backend whose payloads are in Redis. `stale_after_ms` is half the sweeper's grace.
+
+        `on_overdraft` is told of a queue and how many of its jobs were delivered although Redis was full.
+        """
         self._runner = Runner(transport, keys, scripts, on_script)
         self._keys = keys
         self.clock = clock
@@ -92,6 +96,7 @@ class Ledger:
         self._max_expiries = max_expiries
         self._backoff_ms = (backoff_min_ms, backoff_max_ms)
         self._overdraft = (overdraft_jobs, overdraft_bytes)
+        self._on_overdraft = on_overdraft
         self._seeds = itertools.count(random.getrandbits(30))  # two claims of one process never have the same
 
     async def now_ms(self) -> int:
@@ -231,6 +236,7 @@ class Ledger:
             reply = await self._runner.run("deliver", queue, ["", queue, "", "", *body])
         except RedisFull:
             reply = await self._runner.run("deliver_overdraft", queue, ["", queue, *self._overdraft, *body])
+            self._on_overdraft(queue, [str(outcome) for outcome in reply[2:]].count(Delivery.DELIVERED))
         status, now, *outcomes = reply
         self.clock.learn(now)
         if status == b"unusable":

@@ -313,6 +313,7 @@ def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerC
         backoff_max_ms=round(settings.retry.backoff_max_s * 1000),
         overdraft_jobs=settings.dispatcher.overdraft_jobs,
         on_script=metrics.script,
+        on_overdraft=metrics.overdraft,
     )
 
 

@@ -100,6 +100,7 @@ async def test_with_redis_full_due_jobs_flow_within_the_overdraft(own_redis, s3_
             await eventually(lambda: counted(service, "queues_suspended", cause="redis_full") == 1)
             assert await _ready(yard, 50)
             assert counted(service, "jobs_total", outcome="retried") == 0
+            assert counted(service, "overdraft_total", queue=QUEUE) == 50
             got: set[bytes] = set()
 
             async def consumed() -> bool:

@@ -151,6 +151,19 @@ async def test_with_room_there_is_no_limit_to_what_is_delivered(rig):
     assert await outcomes(rig, jobs, b"small") == [DELIVERED] * 300
 
 
+async def test_what_is_delivered_although_redis_is_full_is_told_apart(own_redis):
+    """Who looks at the metrics must see that the reserve is in use before it is used up."""
+    told: list[tuple[str, int]] = []
+    server = own_redis(maxmemory=100 * 2**20)
+    async with rigged(server.url, overdraft_jobs=2, on_overdraft=lambda *each: told.append(each)) as rig:
+        jobs = await leased(rig, 4)
+        await outcomes(rig, jobs[:1], b"small")
+        assert told == []
+        await fill(rig)
+        assert await outcomes(rig, jobs[1:], b"small") == [DELIVERED, NO_ROOM, NO_ROOM]
+        assert told == [(QUEUE, 1)]
+
+
 async def test_an_unusable_ready_key_is_told_from_a_full_redis(rig):
     jobs = await leased(rig, 1)
     await rig.redis.set(rig.keys.queue(QUEUE).ready, "not a list")
