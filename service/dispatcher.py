@@ -7,6 +7,7 @@ no lock is held.
 """
 
 import asyncio
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -238,7 +239,7 @@ class Dispatcher:
             )
         for buried in claimed.buried:
             self._metrics.buried(queue, _backend_of(buried.member), buried.reason)
-            log.error("job is dead", queue=queue, reference=buried.member[:200], kind=buried.reason)
+            log.error("job is dead", queue=queue, reference=_loggable(buried.member), kind=buried.reason)
         self._overdue.put_back(queue, claimed.put_back, claimed.now_ms)
         if claimed.leases_expired:
             await self._reclaim(queue)
@@ -300,6 +301,14 @@ def _backend_of(member: str) -> str:
         return Reference.parse(member).backend
     except InvalidName:
         return ""
+
+
+def _loggable(member: str) -> str:
+    """A reference as it is, of anything else its sha1, by which its trouble is kept: it may be a whole payload."""
+    try:
+        return str(Reference.parse(member))
+    except InvalidName:
+        return hashlib.sha1(member.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
 def _share_of(backend: str, shares: Mapping[str, Share]) -> str:

@@ -1,6 +1,9 @@
 """What a failure does to one job: section 8 of the design, each row provoked by the real thing."""
 
+import hashlib
+
 import pytest
+from structlog.testing import capture_logs
 
 from service.records import ClaimRequest, Share
 from storage_backends.base import AccessDenied
@@ -129,6 +132,19 @@ async def test_what_is_no_reference_is_dead_and_the_loop_goes_on(yard: Yard):
         assert sorted(dead) == sorted(strange)
         assert counted(dispatcher, "buried_total", kind="not_a_reference") == 4
         assert dispatcher.alive().ok
+
+
+async def test_of_what_is_no_reference_the_log_holds_its_hash_alone(yard: Yard):
+    """Other libraries' delayed sets hold whole payloads as members, and no payload is ever logged."""
+    member = b'{"class":"Mailer","args":["secret-token"]}\xff'
+    await yard.redis.zadd(yard.keys.queue(QUEUE).delayed, {member: 1})
+    with capture_logs() as lines:
+        async with yard.dispatcher():
+            await eventually(lambda: any(line["event"] == "job is dead" for line in lines), described="it is buried")
+    assert "secret" not in repr(lines)
+    (line,) = [line for line in lines if line["event"] == "job is dead"]
+    assert line["reference"] == hashlib.sha1(member).hexdigest()
+    assert await yard.redis.hexists(yard.keys.queue(QUEUE).trouble, line["reference"])
 
 
 async def test_a_dispatchers_death_counts_an_expiry_and_no_attempt(yard: Yard):
