@@ -2,7 +2,7 @@
 
 How an outage begins and ends, in every role, with or without traffic:
 
-    start failed, or a failure and its check failed, or FAILURES different jobs failed        -> open
+    start failed or is late, a failure and its check failed, or FAILURES different jobs failed -> open
     open for open_s: `probe_if_due`, called about once a second by a loop in every process,
     runs `check` (after a failed start: `start`); bad: open for open_s more; good             -> half_open
     half_open: `available` and `permit` let one job through, the first `get` or `put` that comes;
@@ -16,7 +16,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from service.bounded import Bounded, NoRoom
 from service.breaker import Breaker, Permit, Policy, State
@@ -34,6 +34,10 @@ from storage_backends.base import (
     StorageUnavailable,
 )
 from storage_backends.reference import Reference
+
+#: A start that takes longer opens the breaker and goes on in the background: who has nothing for this backend waits no
+#: longer than this for it, once. A store that is well answers the two or three requests of a start in far less.
+START_PATIENCE_S: Final = 3.0
 
 
 class BreakerOpen(StorageUnavailable):
@@ -62,6 +66,9 @@ class Verdict:
 #: Told after each change: backend, new state, and what caused it (None: a success or a good check). Must not raise.
 OnChange = Callable[[str, State, Exception | None], None]
 
+#: Told when the place turns out to be somebody else's than was known: backend, and whose. Must not raise.
+OnOwnership = Callable[[str, Ownership], None]
+
 
 class Guarded(Decorator):
     """A backend behind its breaker. Give each backend one of its own; for one event loop.
@@ -79,15 +86,21 @@ class Guarded(Decorator):
         fetch_timeout_s: float = 15.0,
         put_timeout_s: float = 20.0,
         check_timeout_s: float = 10.0,
+        start_patience_s: float = START_PATIENCE_S,
         on_change: OnChange = lambda backend, state, cause: None,
+        on_ownership: OnOwnership = lambda backend, ownership: None,
     ) -> None:
         super().__init__(Bounded(inner, fetch_timeout_s=fetch_timeout_s, put_timeout_s=put_timeout_s))
-        self.ownership = Ownership(None, ours=False)  #: as `start` last found it
+        self.ownership = Ownership(None, ours=False)  #: as `start` or `read_ownership` last found it
         self._clock = clock
         self._breaker = Breaker(policy or Policy())
         self._judging: set[asyncio.Task[Verdict]] = set()
         self._on_change = on_change
+        self._on_ownership = on_ownership
+        self._start_patience_s = start_patience_s
+        self._check_timeout_s = check_timeout_s
         self._check = SharedCheck(self._prove, clock, check_timeout_s)
+        self._installation: str | None = None
         self._unstarted: str | None = None  # the installation with which `start` has yet to succeed
 
     @property
@@ -107,17 +120,34 @@ class Guarded(Decorator):
     async def start(self, installation: str) -> Ownership:
         """Starts the backend. Raises Misconfigured; any other failure opens the breaker: `probe_if_due` tries again.
 
-        Calling it again reads the ownership anew.
+        So does an answer that is not there in `start_patience_s`; if that comes later, the breaker stays open all the
+        same until it is probed, and for Misconfigured, too. Calling it again reads the ownership anew.
         """
-        self._unstarted = installation
-        error = await self._check.fresh()
-        if error is None and self._unstarted is not None:  # a check that ran already answered
-            error = await self._check.fresh()
+        self._installation = self._unstarted = installation
+        error: Exception | None
+        try:
+            async with asyncio.timeout(self._start_patience_s):
+                error = await self._check.fresh()
+                if error is None and self._unstarted is not None:  # a check that ran already answered
+                    error = await self._check.fresh()
+        except TimeoutError as late:
+            error = late
         if isinstance(error, Misconfigured):
             raise error
         if error is not None:
             self._become(self._breaker.tripped(self._clock.monotonic_s()), error)
         return self.ownership
+
+    async def read_ownership(self) -> None:
+        """Asks the backend anew whose its place is. Not before it has started, nor while the breaker is open.
+
+        Raises what the backend does, Misconfigured included, and TimeoutError; then `ownership` stays as it was. It is
+        no business of the breaker: it may have waited behind payloads.
+        """
+        if self._installation is None or self._unstarted is not None or self.state == "open":
+            return
+        async with asyncio.timeout(self._check_timeout_s):
+            self._owned(await self._inner.start(self._installation))
 
     async def probe_if_due(self) -> None:
         """One step towards the end of an outage, if it is time for one. For a loop that runs about every second."""
@@ -202,8 +232,14 @@ class Guarded(Decorator):
         if self._unstarted is None:
             await self._inner.check()
         else:
-            self.ownership = await self._inner.start(self._unstarted)
+            self._owned(await self._inner.start(self._unstarted))
             self._unstarted = None
+
+    def _owned(self, ownership: Ownership) -> None:
+        changed = ownership != self.ownership
+        self.ownership = ownership
+        if changed:
+            self._on_ownership(self.name, ownership)
 
     def _begin(self, reference: Reference) -> None:
         begun = self._breaker.begin(str(reference), self._clock.monotonic_s())

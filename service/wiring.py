@@ -20,7 +20,7 @@ from service.census import Census
 from service.clock import Clock, ServerClock, SystemClock
 from service.configuration.routing import router_of
 from service.dispatcher import Dispatcher, Pace
-from service.errors import CannotStart, RetryLater
+from service.errors import CannotStart, RedisUnavailable, RetryLater
 from service.fetcher import Depot, Fetcher
 from service.gauges import Gauges
 from service.guarded import Guarded
@@ -28,13 +28,14 @@ from service.housekeeping import INTERVAL_S as HOUSEKEEPING_S, Housekeeping
 from service.intake import Intake
 from service.keys import Keys
 from service.ledger import Ledger
-from service.loops import Loop, Loops
+from service.loops import HANGS_AFTER_S, Loop, Loops
 from service.memory import INTERVAL_S as MEMORY_S, RedisMemory
 from service.metrics import Metrics
 from service.overdue import Overdue
 from service.preflight import Gated, check_redis
 from service.producer import Producer
 from service.router import INLINE
+from service.runner import TRIES
 from service.scripts import Scripts
 from service.services import Health, JobServices, Services
 from service.settings import Settings
@@ -44,11 +45,12 @@ from service.trash import Trash
 from service.uploads import Uploads
 from service.wake import Wake
 from storage_backends import registry
-from storage_backends.base import Context, Misconfigured, StorageBackend
+from storage_backends.base import Context, Misconfigured, Ownership, StorageBackend
 
 Round = Callable[[], Awaitable[float | None]]
-LOOPS: Final = ("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping")
+LOOPS: Final = ("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping", "ownership")
 _PROBE_S: Final = 1.0  #: how often an open breaker's time is looked at
+_OWNERSHIP_S: Final = 60.0  #: how often it is asked whose a backend's place is: one small read
 _RETRY_S: Final = 1.0  #: between two looks at a Redis that is not there yet
 _PING_S: Final = 2.0  #: probes are usually given up after a few seconds
 
@@ -93,12 +95,14 @@ class Service:
         self._started = False
         self._stopping = False
 
-    async def start(self) -> None:
-        """Waits for Redis, looks whether it will do, starts the backends and the loops. Raises CannotStart."""
-        installation = await self._redis()
-        for backend in self.offloading.values():
-            await _start(backend, installation)
-            self.metrics.ownership(backend.name, ours=backend.ownership.ours or backend.ownership.owner is None)
+    async def start(self, redis_within_s: float | None = None) -> None:
+        """Waits for Redis, looks whether it will do, starts the backends and the loops. Raises CannotStart.
+
+        Raises RedisUnavailable if Redis is not there `redis_within_s`. Backends are waited for as long as
+        service.guarded.START_PATIENCE_S, all at once.
+        """
+        installation = await self._redis(redis_within_s)
+        await self._start_backends(installation)
         self._gate.opened = True
         self._loops.start()
         self._started = True
@@ -180,11 +184,20 @@ class Service:
             policy=Policy(chosen.failures, chosen.window_s, chosen.open_s),
             fetch_timeout_s=self.settings.dispatcher.fetch_timeout_s,
             on_change=self._breaker_changed,
+            on_ownership=self._ownership_changed,
         )
 
     def _breaker_changed(self, backend: str, state: str, cause: Exception | None) -> None:
         self.metrics.breaker(backend, state)
         log.warning("breaker changed", backend=backend, state=state, cause=type(cause).__name__ if cause else None)
+
+    def _ownership_changed(self, backend: str, ownership: Ownership) -> None:
+        foreign = _is_foreign(ownership)
+        self.metrics.ownership(backend, ours=not foreign)
+        if foreign:
+            log.error("another installation owns this backend's place", backend=backend, owner=ownership.owner)
+        else:
+            log.info("whose this backend's place is", backend=backend, owner=ownership.owner)
 
     def _producer(self) -> Producer:
         intake = Intake(self.keys, self.settings.tenant_known, self.settings.max_payload_bytes)
@@ -201,7 +214,7 @@ class Service:
 
     def _dispatching(self, overdue: Overdue) -> tuple[Fetcher, Dispatcher, Trash]:
         chosen, lease_ms = self.settings.dispatcher, round(self.settings.dispatcher.lease_s * 1000)
-        trash = Trash(self.ledger, self.offloading, self.metrics)
+        trash = Trash(self.ledger, self.offloading, self.metrics, self.clock)
         fetcher = Fetcher(
             self.ledger,
             {name: Depot(backend) for name, backend in self.offloading.items()},
@@ -233,11 +246,16 @@ class Service:
                 clock=self.clock,
                 metrics=self.metrics,
                 interruptible=interruptible,
+                hangs_after_s=hangs_after_s(self.settings.redis.timeout_s),
             )
 
         chosen = self.settings.dispatcher
         self._dispatch_loop = loop("dispatch", self._dispatcher.round, chosen.interval_s, interruptible=False)
-        loops = [loop("memory", self.memory.round, MEMORY_S), loop("probe", self._probe, _PROBE_S)]
+        loops = [
+            loop("memory", self.memory.round, MEMORY_S),
+            loop("probe", self._probe, _PROBE_S),
+            loop("ownership", self._read_ownership, _OWNERSHIP_S),
+        ]
         if self.role != "api":
             trash = loop("trash", self._trash.round, HOUSEKEEPING_S)
             keeping = Housekeeping(
@@ -260,20 +278,43 @@ class Service:
     async def _probe(self) -> None:
         await asyncio.gather(*(backend.probe_if_due() for backend in self.offloading.values()))
 
+    async def _start_backends(self, installation: str) -> None:
+        backends = self.offloading.values()
+        faults = await asyncio.gather(*(each.start(installation) for each in backends), return_exceptions=True)
+        for fault in faults:
+            if isinstance(fault, Misconfigured):
+                raise CannotStart(str(fault)) from fault
+            if isinstance(fault, BaseException):
+                raise fault
+
+    async def _read_ownership(self) -> None:
+        """What fails is no reason to end the process, a bucket that is gone included: its jobs are told by itself."""
+        backends = self.offloading.values()
+        faults = await asyncio.gather(*(each.read_ownership() for each in backends), return_exceptions=True)
+        for backend, fault in zip(backends, faults, strict=True):
+            if isinstance(fault, Exception):
+                log.warning("ownership not read", backend=backend.name, error=type(fault).__name__)
+
     # ---- Redis -----------------------------------------------------------------------------------------------------
 
-    async def _redis(self) -> str:
-        told = False
-        while True:
-            try:
-                return await check_redis(
-                    self._transport, self.census, self.keys, allow_eviction=self.settings.redis.allow_eviction
-                )
-            except RetryLater as error:
-                if not told:
-                    log.warning("waiting for Redis", code=error.code, error=str(error))
-                told = True
-            await asyncio.sleep(_RETRY_S)
+    async def _redis(self, within_s: float | None) -> str:
+        why = None
+        try:
+            async with asyncio.timeout(within_s) as limit:
+                while True:
+                    try:
+                        return await check_redis(
+                            self._transport, self.census, self.keys, allow_eviction=self.settings.redis.allow_eviction
+                        )
+                    except RetryLater as error:
+                        if why is None:
+                            log.warning("waiting for Redis", code=error.code, error=str(error))
+                        why = error
+                    await asyncio.sleep(_RETRY_S)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise RedisUnavailable(f"Redis was not there within {within_s:g} s: {why or 'no answer'}") from why or error
 
     async def _redis_faults(self) -> list[str]:
         try:
@@ -284,6 +325,12 @@ class Service:
         except TimeoutError:
             return [f"Redis did not answer within {_PING_S:g} s"]
         return []
+
+
+def hangs_after_s(redis_timeout_s: float) -> float:
+    """When a loop's round hangs. One in which Redis falls silent has up to four requests that end by their timeouts,
+    one after another, each with all its tries; what it asks backends is bounded far below HANGS_AFTER_S."""
+    return max(HANGS_AFTER_S, 4 * TRIES * redis_timeout_s)
 
 
 def _metrics(settings: Settings) -> Metrics:
@@ -317,16 +364,11 @@ def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerC
     )
 
 
-async def _start(backend: Guarded, installation: str) -> None:
-    try:
-        ownership = await backend.start(installation)
-    except Misconfigured as error:
-        raise CannotStart(str(error)) from error
-    if ownership.owner is not None and not ownership.ours:
-        log.error("another installation owns this backend's place", backend=backend.name, owner=ownership.owner)
+def _is_foreign(ownership: Ownership) -> bool:
+    return ownership.owner is not None and not ownership.ours
 
 
 def _state_of(backend: Guarded) -> str:
-    if backend.ownership.owner is not None and not backend.ownership.ours:
+    if _is_foreign(backend.ownership):
         return f"owned by another installation: {backend.ownership.owner}"
     return "ok" if backend.state == "closed" else f"breaker {backend.state}"

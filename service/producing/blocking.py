@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from service.intake import NewJob
 from service.producer import Accepted, Answer
@@ -32,7 +32,7 @@ class SyncProducer:
         follows tries again. Need not be closed: a process may just end.
         """
         self._keeper = keeper = _Keeper(settings, within_s)
-        os.register_at_fork(after_in_child=keeper.forget)
+        _KEEPERS.add(keeper)
         self._closing = weakref.finalize(self, keeper.close)
         #: When the process ends, no call is under way, there is nothing to be written, and Python starts no thread that
         #: a backend may need to close in good order: the system closes what is open.
@@ -78,7 +78,6 @@ class _Keeper:
         self._within_s = within_s
         self._lock = Lock()
         self._engine: Engine | None = None
-        self._inherited: list[Engine] = []  # never collected: a loop that seems to run complains of its end
         self._closed = False
 
     def call(self, work: Work[T]) -> T:
@@ -102,7 +101,7 @@ class _Keeper:
         self._lock = Lock()
         if self._engine is not None:
             self._engine.forget()
-            self._inherited.append(self._engine)
+            _INHERITED.append(self._engine)
             self._engine = None
 
     def _started(self) -> Engine:
@@ -118,3 +117,16 @@ class _Keeper:
                 self._engine = None
                 raise
         return self._engine
+
+
+#: Of this process. Python never lets go of what is registered for a fork: it gets one hook, which holds nobody.
+_KEEPERS: Final[weakref.WeakSet[_Keeper]] = weakref.WeakSet()
+_INHERITED: Final[list[Engine]] = []  #: of parents; never collected: a loop that seems to run complains of its end
+
+
+def _forget_the_parents() -> None:
+    for keeper in list(_KEEPERS):
+        keeper.forget()
+
+
+os.register_at_fork(after_in_child=_forget_the_parents)

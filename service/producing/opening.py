@@ -1,17 +1,15 @@
 """A producer for asyncio, with all that it needs and nothing of a dispatcher."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from service.errors import RedisUnavailable
 from service.logs import into_applications_own
 from service.producer import Producer
 from service.settings import Settings, load
 from service.wiring import Service
 
-START_WITHIN_S: Final = 10.0  #: long enough for a failover, short enough for somebody who waits for a page
+START_WITHIN_S: Final = 10.0  #: for Redis: long enough for a failover, short enough for somebody who waits for a page
 
 
 @asynccontextmanager
@@ -22,17 +20,14 @@ async def open_producer(
 
     `settings`, or an environment to read them from; the process's own if there is neither. Raises SettingsError;
     CannotStart for a Redis or a backend that would lose jobs; RedisUnavailable if Redis is not there `within_s`. If it
-    goes away later, calls raise RedisUnavailable until it is back. Log lines go to the application's `logging`.
+    goes away later, calls raise RedisUnavailable until it is back. A backend that does not answer is waited for 3 s and
+    counts as away until it does. Log lines go to the application's `logging`.
     """
     into_applications_own()
     chosen = settings if isinstance(settings, Settings) else load() if settings is None else load(settings)
     service = Service(chosen, "api")
     try:
-        try:
-            async with asyncio.timeout(within_s):
-                await service.start()
-        except TimeoutError as error:
-            raise RedisUnavailable(f"Redis, or a backend, was not there within {within_s:g} s") from error
+        await service.start(within_s)
         yield service.producer
     finally:
         await service.close()

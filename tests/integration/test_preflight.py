@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
+from service import loops, wiring
 from service.errors import CannotStart, RetryLater
 from service.keys import LAYOUT, Keys
 from service.wiring import Service
 from tests.kit.proxy import Proxy
 from tests.kit.servers import client_of
 from tests.kit.waiting import eventually
-from tests.kit.yards import Yard, a_yard
+from tests.kit.yards import Yard, a_yard, counted
 
 ASKED = b"$4\r\nINFO\r\n"  # not the CLIENT SETINFO of every new connection
 
@@ -84,6 +85,26 @@ async def test_the_installation_is_made_once(yard: Yard):
         for service in services:
             await service.stop_dispatching()
             await service.close()
+
+
+async def test_a_new_owner_of_a_bucket_is_noticed_and_a_bucket_that_is_gone_ends_nothing(yard: Yard, monkeypatch):
+    """A second installation on the same prefix appears while the first one runs, and that one has to know."""
+    monkeypatch.setattr(wiring, "_OWNERSHIP_S", 0.02)
+    other = "ffffffff-7c1e-7b3a-9d57-6f0a1c2b3d4e"
+    async with yard.dispatcher(role="all") as service:
+        assert counted(service, "ownership_mismatch") == 0
+        yard.store.client.put_object(Bucket=yard.bucket, Key="v1/s3/INSTALLATION", Body=other.encode())
+        await eventually(lambda: counted(service, "ownership_mismatch", backend="s3") == 1)
+        ready = await service.ready()
+        assert ready.ok
+        assert ready.details["backends"] == {"s3": f"owned by another installation: {other}"}
+        yard.store.client.delete_object(Bucket=yard.bucket, Key="v1/s3/INSTALLATION")
+        yard.store.client.delete_bucket(Bucket=yard.bucket)
+        rounds = counted(service, "loop_rounds_total", loop="ownership")
+        tried = loops.MAX_FAILURES + 2  # a loop that failed so often would be dead
+        await eventually(lambda: counted(service, "loop_rounds_total", loop="ownership") > rounds + tried, 20)
+        assert service.alive().ok
+        await service.producer.enqueue(b"x", queue="emails", delay="0s")
 
 
 async def test_a_redis_that_is_not_there_yet_is_waited_for(own_redis, s3_server):

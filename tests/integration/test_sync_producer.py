@@ -1,12 +1,15 @@
 """Producers for applications: the async one, and the one that blocks, from threads and across fork."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -27,9 +30,11 @@ from service.errors import (
     RedisUnavailable,
     UnknownTenant,
 )
+from service.guarded import START_PATIENCE_S
 from service.keys import Keys
-from service.producing import Accepted, NewJob, SyncProducer, open_producer
+from service.producing import Accepted, NewJob, SyncProducer, blocking, open_producer
 from service.settings import load
+from tests.kit.proxy import Proxy
 from tests.kit.services import settings_for
 
 QUEUE = "emails"
@@ -104,9 +109,28 @@ async def test_a_producer_takes_settings_that_are_made_already(redis, environ):
 
 async def test_a_producer_does_not_wait_for_ever_for_a_redis_that_is_not_there():
     """The service does, for it has nothing better to do; an application that starts has."""
-    with pytest.raises(RedisUnavailable):
+    with pytest.raises(RedisUnavailable, match=r"Redis was not there within 0\.3 s"):
         async with open_producer(settings_for("redis://127.0.0.1:1/0"), within_s=0.3):
             pytest.fail("it cannot accept anything")
+
+
+async def test_backends_that_never_answer_hold_up_nobody(redis, shared_redis, s3_server):
+    """Both are waited for at once, for a moment, by the first call; a job that does without them is accepted."""
+    async with Proxy(s3_server.port) as s3:
+        s3.blackhole()
+        environ = settings_for(shared_redis.url, s3_server, BACKENDS__S3_ACME__KIND="s3")
+        for setting in ("BUCKET", "REGION"):
+            environ[f"COATCHECK_BACKENDS__S3_ACME__{setting}"] = environ[f"COATCHECK_BACKENDS__S3__{setting}"]
+        for name in ("S3", "S3_ACME"):
+            environ[f"COATCHECK_BACKENDS__{name}__ENDPOINT_URL"] = s3.http_url
+        producer = SyncProducer(environ)
+        began_s = time.monotonic()
+        tiny = await asyncio.to_thread(producer.enqueue, b"tiny", queue=QUEUE, delay="1h")
+        assert time.monotonic() - began_s < 2 * START_PATIENCE_S
+        large = await asyncio.to_thread(producer.enqueue, LARGE, queue=QUEUE, delay="1h")
+        assert [(each.backend, each.reason) for each in (tiny, large)] == [("redis", "tiny"), ("redis", "fallback")]
+        await s3.heal()
+        await asyncio.to_thread(producer.close)
 
 
 async def test_a_redis_that_would_lose_jobs_is_refused(own_redis):
@@ -288,8 +312,8 @@ def test_children_forked_while_threads_produce_neither_hang_nor_disturb(redis, p
 
 def test_a_fork_that_python_is_not_told_of_is_noticed(redis, environ, monkeypatch):
     """uWSGI forks in C, and runs Python's hooks only if it is told to."""
-    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
     with SyncProducer(environ) as producer:
+        monkeypatch.setattr(blocking, "_KEEPERS", weakref.WeakSet())
         producer.enqueue(b"x", queue=QUEUE, delay="1h")
         in_child(lambda: producer.enqueue(b"x", queue=QUEUE, delay="1h"))
         producer.enqueue(b"x", queue=QUEUE, delay="1h")
@@ -349,6 +373,16 @@ def test_one_that_is_forgotten_closes_itself(redis, environ):
     producer.enqueue(b"x", queue=QUEUE, delay="1h")
     del producer
     assert not any(thread.name == "coatcheck producer" for thread in threading.enumerate())
+
+
+def test_nothing_holds_one_that_is_gone(environ):
+    """What is registered for a fork stays registered: a producer made for every request would be a leak."""
+    producer = SyncProducer(environ)
+    keeper = weakref.ref(producer._keeper)
+    assert keeper() in blocking._KEEPERS
+    del producer
+    gc.collect()
+    assert keeper() is None
 
 
 @pytest.mark.parametrize("payload", [b"x", LARGE], ids=["inline", "offloaded"])

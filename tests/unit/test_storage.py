@@ -54,6 +54,7 @@ class Shelf:
         self.gate = asyncio.Event()  #: where all calls wait
         self.gate.set()
         self.gates: dict[str, asyncio.Event] = {}  #: where calls of one operation wait
+        self.owner: str | None = None  #: whose place it is; None: whoever starts it
 
     async def called(self, operation: str, reference: Reference | None = None) -> None:
         self.calls.append(operation)
@@ -64,7 +65,8 @@ class Shelf:
 
     async def start(self, installation: str) -> Ownership:
         await self.called("start")
-        return Ownership(installation, ours=True)
+        owner = self.owner or installation
+        return Ownership(owner, ours=owner == installation)
 
     async def put(self, reference: Reference, payload: bytes) -> None:
         await self.called("put", reference)
@@ -467,6 +469,31 @@ class TestStart:
         await impatient.start("us")
         assert impatient.state == "open"
 
+    async def test_one_that_is_late_is_started_behind_an_open_breaker(self, shelf, clock):
+        """A process that has nothing for this backend must not wait for it until it gives up."""
+        guarded = Guarded(shelf, clock, policy=Policy(), start_patience_s=0.01)
+        shelf.gate.clear()
+        assert await guarded.start("us") == Ownership(None, ours=False)
+        assert guarded.state == "open"
+        shelf.gate.set()
+        await eventually(lambda: guarded.ownership.ours, described="the start went on")
+        assert guarded.state == "open"
+        clock.at_s += 30
+        await guarded.probe_if_due()
+        assert guarded.state == "half_open"
+        assert shelf.calls == ["start", "check"]
+
+    async def test_one_that_can_never_work_and_says_so_late_stays_behind_its_breaker(self, shelf, clock):
+        """The service runs by then, and others depend on it."""
+        guarded = Guarded(shelf, clock, policy=Policy(), start_patience_s=0.01)
+        shelf.faults["start"] = Misconfigured("no such bucket")
+        shelf.gate.clear()
+        await guarded.start("us")
+        shelf.gate.set()
+        clock.at_s += 30
+        await guarded.probe_if_due()
+        assert guarded.state == "open"
+
     async def test_one_that_can_never_work_refuses_the_start(self, guarded, shelf):
         shelf.faults["start"] = Misconfigured("no such bucket")
         with pytest.raises(Misconfigured):
@@ -495,6 +522,32 @@ class TestStart:
         shelf.gate.set()
         await check
         assert (await again).owner == "them"
+
+    async def test_a_new_owner_is_seen_and_told_once(self, shelf, clock):
+        """Two installations on one place: the one that was there first has to learn of the other."""
+        told = []
+        guarded = Guarded(shelf, clock, on_ownership=lambda name, ownership: told.append((name, ownership.owner)))
+        await guarded.start("us")
+        shelf.owner = "them"
+        for _ in range(2):
+            await guarded.read_ownership()
+        assert guarded.ownership == Ownership("them", ours=False)
+        assert told == [("shelf", "us"), ("shelf", "them")]
+
+    @pytest.mark.parametrize("error", [away(), denied(), Misconfigured("gone"), OSError("no route")])
+    async def test_an_owner_that_cannot_be_read_stays_and_opens_nothing(self, guarded, shelf, error):
+        await guarded.start("us")
+        shelf.faults["start"] = error
+        with pytest.raises(type(error)):
+            await guarded.read_ownership()
+        assert guarded.ownership == Ownership("us", ours=True)
+        assert guarded.state == "closed"
+
+    async def test_nobody_is_asked_for_the_owner_of_what_is_away(self, guarded, shelf):
+        shelf.faults["start"] = away()
+        await guarded.start("us")
+        await guarded.read_ownership()
+        assert shelf.calls == ["start"]
 
     async def test_a_check_is_passed_on_with_its_error(self, guarded, shelf):
         shelf.faults["check"] = denied()
