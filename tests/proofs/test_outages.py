@@ -10,9 +10,10 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
+from service.clock import SystemClock, rfc3339
 from service.wiring import Service
 from storage_backends.reference import Reference
-from tests.kit.processes import running
+from tests.kit.processes import Process, running
 from tests.kit.proxy import Proxy
 from tests.kit.site import QUEUE, Site, accepted, consuming, payload
 from tests.kit.waiting import eventually
@@ -94,16 +95,25 @@ async def test_an_outage_of_twenty_minutes_costs_no_job_an_attempt(
             jobs = await spread_over(service, numbers)
             async with outage(s3_proxy):
                 await nobody_charged_for(site, service, list(jobs.values()), OUTAGE_S)
-                inline = await accepted(service, {-1: payload(-1)})
-                await consumer.has(len(consumer.got) + len(inline), within_s=5)
+                await accepted(service, {-1: payload(-1)})
+                await eventually(lambda: -1 in consumer.got, 10, "an inline job flows")
+                for dispatcher in three:
+                    assert await dispatcher.metric("jobs_total", outcome="retried") == 0, story(dispatcher)
+            over = rfc3339(SystemClock().now_ms())
             await consumer.has(len(numbers) + 1, within_s=60)
             assert await site.count("dead") == 0
             for dispatcher in three:
-                assert await dispatcher.metric("jobs_total", outcome="retried") == 0
+                charged = await dispatcher.metric("jobs_total", outcome="retried")
+                assert charged == 0, f"{charged} charged; the outage was over at {over}; {story(dispatcher)}"
                 assert await dispatcher.metric("buried_total") == 0
                 assert await dispatcher.metric("breaker_opened_total") >= 1
             await site.nothing_left(hurried=True)
             consumer.exactly([*numbers, -1])
+
+
+def story(dispatcher: Process) -> list[str]:
+    """When its breaker changed, and whom it charged."""
+    return [line for line in dispatcher.log.splitlines() if "breaker changed" in line or "tried again" in line]
 
 
 async def spread_over(service: Service, numbers: range) -> dict[int, Reference]:
