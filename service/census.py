@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from service import pages
 from service.clock import ServerClock
 from service.keys import Keys, QueueKeys
 from service.records import Counts
@@ -159,7 +160,7 @@ def _counts(now_ms: int, replies: list[Any]) -> Counts | Exception:
 
 
 def _score(first: list[bytes]) -> int | None:
-    return int(float(first[1])) if first else None
+    return pages.ms_of(first[1]) if first else None
 
 
 def _text(member: bytes) -> str:

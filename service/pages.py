@@ -7,6 +7,7 @@ what follows it is neither passed over nor shown twice, unless its own score cha
 import base64
 import binascii
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from service.errors import InvalidQuery
 from service.records import Job, Page, Place, Stranger
 from storage_backends.reference import MAX_TS_MS, InvalidName, Reference
 
+#: A score as Redis spells it. float() takes more: `nan`, `1_0`, ` 1 `, which Redis does not.
+_score: Final = re.compile(r"-?(?:inf|[0-9]{1,32}(?:\.[0-9]{1,32})?(?:e[+-]?[0-9]{1,3})?)")
 _MAX_CURSOR: Final = 2048  #: characters; a reference needs about 300, a member that is none may be longer
 
 
@@ -23,13 +26,13 @@ def job(reference: Reference, state: str, score: str, moved: str, record: str) -
     return Job(
         reference=reference,
         state=state,
-        due_ms=_ms(moved) if moved else reference.ts_ms,
-        next_attempt_ms=_ms(score) if state == "delayed" else None,
+        due_ms=ms_of(moved) if _score.fullmatch(moved) else reference.ts_ms,
+        next_attempt_ms=ms_of(score) if state == "delayed" else None,
         attempts=_count(trouble, "attempts"),
         expiries=_count(trouble, "expiries"),
-        error=trouble.get("error"),
-        reason=trouble.get("reason") if state == "dead" else None,
-        died_at_ms=_ms(score) if state == "dead" else None,
+        error=_word(trouble, "error"),
+        reason=_word(trouble, "reason") if state == "dead" else None,
+        died_at_ms=ms_of(score) if state == "dead" else None,
     )
 
 
@@ -55,13 +58,37 @@ def cursor_of(place: Place, *more: int) -> str:
 def place_of(cursor: str, more: int = 0) -> tuple[Place, list[int]]:
     """What `cursor_of` made it from, with `more` numbers. Raises InvalidQuery."""
     try:
-        score, member, *numbers = json.loads(base64.b64decode(_padded(cursor), "-_", validate=True))
-        float(score)
-        if len(numbers) == more and all(type(each) is int for each in numbers) and isinstance(score + member, str):
+        told = json.loads(base64.b64decode(_padded(cursor), "-_", validate=True).decode())
+    except (binascii.Error, ValueError, RecursionError):
+        told = None
+    if isinstance(told, list) and len(told) == 2 + more:
+        score, member, *numbers = told
+        if _is_score(score) and isinstance(member, str) and is_writable(member) and all(map(_is_ms, numbers)):
             return Place(score, member), numbers
-    except (binascii.Error, ValueError, TypeError, RecursionError):
-        pass
     raise InvalidQuery("cursor: hand back what the page before said in `next`, as it was")
+
+
+def is_writable(text: str) -> bool:
+    """Whether Redis can be sent `text`: UTF-8, with bytes that are none as `surrogateescape` has them. JSON can spell
+    others, which are no characters: lone surrogates.
+    """
+    try:
+        return text.isascii() or bool(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return False
+
+
+def ms_of(score: str | bytes) -> int:
+    """A score may be any number; ours are whole ones below 2^53."""
+    return int(max(0.0, min(float(score), float(MAX_TS_MS))))
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, str) and _score.fullmatch(value) is not None
+
+
+def _is_ms(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_TS_MS
 
 
 def _padded(cursor: str) -> str:
@@ -81,22 +108,23 @@ def _reference(queue: str, member: str) -> Reference | None:
 
 def _stranger(member: str, state: str, score: str, record: str) -> Stranger:
     trouble = _record(record)
-    return Stranger(member, state, _ms(score), trouble.get("error"), trouble.get("reason"))
-
-
-def _ms(score: str) -> int:
-    """A score may be any number; ours are whole ones below 2^53."""
-    return int(max(0.0, min(float(score), float(MAX_TS_MS))))
+    return Stranger(member, state, ms_of(score), _word(trouble, "error"), _word(trouble, "reason"))
 
 
 def _count(trouble: dict[str, Any], name: str) -> int:
+    """0 for what is no count: JSON can spell numbers that become NaN or infinite."""
     value = trouble.get(name, 0)
-    return int(value) if isinstance(value, int | float) else 0
+    return int(value) if isinstance(value, int | float) and 0 <= value <= MAX_TS_MS else 0
+
+
+def _word(trouble: dict[str, Any], name: str) -> str | None:
+    value = trouble.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _record(text: str) -> dict[str, Any]:
     try:
         record = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from service import pages
 from service.errors import (
     InvalidBody,
     InvalidHeader,
@@ -150,7 +151,10 @@ async def throw_away(stream: AsyncIterator[bytes]) -> None:
 
 
 def object_of(text: bytes) -> dict[str, Any]:
-    """The JSON object that `text` is. Raises InvalidBody, also for a name that is given twice."""
+    """The JSON object that `text` is: of plain values, or lists or objects of these.
+
+    Raises InvalidBody, also for a name that is given twice, and for a text that is none: with a lone surrogate.
+    """
     try:
         value = json.loads(text.decode(), object_pairs_hook=_unrepeated)
     except (ValueError, RecursionError) as error:
@@ -159,6 +163,8 @@ def object_of(text: bytes) -> dict[str, Any]:
         ) from error
     if not isinstance(value, dict):
         raise InvalidBody(f"not a JSON object but a {type(value).__name__}")
+    for name, each in value.items():
+        _must_be_plain(name, each)
     return value
 
 
@@ -167,6 +173,16 @@ def known_only(fields: dict[str, Any], *names: str) -> None:
     unknown = sorted(fields.keys() - set(names))
     if unknown:
         raise InvalidBody(f"unknown field {unknown[0][:60]!r}: possible are {', '.join(names)}")
+
+
+def _must_be_plain(name: str, value: object) -> None:
+    """What is nested as deep as the parser bears, others could no longer show: they are called from deeper still."""
+    parts = value if isinstance(value, list) else value.values() if isinstance(value, dict) else None
+    for each in (value,) if parts is None else parts:
+        if parts is not None and isinstance(each, list | dict):
+            raise InvalidBody(f"{name[:60]!r} is nested too deep")
+        if isinstance(each, str) and not pages.is_writable(each):
+            raise InvalidBody(f"{name[:60]!r} holds a lone surrogate, which is no character")
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -265,6 +265,11 @@ async def test_a_reference_that_does_not_parse_is_refused_by_every_call(desk, ap
         (b'{"delay": 30}', "invalid-time"),
         (b'{"due": 1893456000.5}', "invalid-time"),
         (b'{"due": true}', "invalid-time"),
+        (b'{"due": 1e999}', "invalid-time"),
+        (b'{"due": NaN}', "invalid-time"),
+        (b'{"due": ' + b"9" * 4000 + b"}", "invalid-time"),
+        (b'{"delay": "\\ud800"}', "invalid-body"),
+        (b'{"delay": ' + b"[" * 900 + b"]" * 900 + b"}", "invalid-body"),
         (b'{"delay": "1s", "due": "2030-01-01T00:00:00Z"}', "invalid-time"),
     ],
 )

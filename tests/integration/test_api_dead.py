@@ -198,6 +198,11 @@ async def test_an_empty_dead_set_is_no_error(desk, api):
         ('{"all": true, "cursor": "x"}', "invalid-query"),
         ('{"all": true, "cursor": "WyIxIiwiYSJd"}', "invalid-query"),
         ('{"all": true, "queue": "x"}', "invalid-body"),
+        ('{"references": ["\\ud800"]}', "invalid-body"),
+        ('{"references": [[["x"]]]}', "invalid-body"),
+        ('{"reason": "\\udfff"}', "invalid-body"),
+        ('{"all": true, "limit": 1e999}', "invalid-body"),
+        ('{"all": true, "limit": ' + "[" * 900 + "]" * 900 + "}", "invalid-body"),
         ('{"references": [' + ",".join(['"x"'] * 1001) + "]}", "invalid-body"),
     ],
 )

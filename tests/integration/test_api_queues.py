@@ -1,12 +1,15 @@
 """HTTP about queues: figures and pages that stay true while everything moves, pause and resume."""
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
+from service.clock import rfc3339
 from service.records import ClaimRequest, Entry, Share
 from storage_backends.reference import Reference, new_uuid
 from tests.kit.desk import QUEUE, Desk, a_desk
@@ -153,6 +156,61 @@ async def test_a_bad_query_gets_a_clear_problem(desk, api, query, word):
     problem = await told(await api.get(f"{AT}/{QUEUE}/jobs?{query}"), 422)
     assert problem["type"] == "urn:coatcheck:invalid-query"
     assert word in problem["detail"]
+
+
+def a_cursor(*parts: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
+BAD_CURSORS = [
+    *(
+        a_cursor(score, "m")
+        for score in ("nan", "infinity", "Inf", "1_0", " 1 ", "1\n", "+1", "0x1", "1e", "", "\u0661", 1)
+    ),
+    *(a_cursor("1", member) for member in ("\ud800", "a\udfff", 1, None, ["m"])),
+    *(a_cursor(*parts) for parts in ((), ("1",), ("1", "m", 1), ({}, []))),
+    base64.urlsafe_b64encode(b'["1","\xed\xa0\x80"]').decode(),
+    base64.urlsafe_b64encode('["1","m"]'.encode("utf-16")).decode(),
+    base64.urlsafe_b64encode(b"[" * 1500).decode(),
+]
+
+
+@pytest.mark.parametrize("cursor", BAD_CURSORS)
+async def test_a_cursor_that_was_never_given_out_gets_a_clear_problem(api, cursor):
+    """What Python takes for a number or a text, Redis need not."""
+    problem = await told(await api.get(f"{AT}/{QUEUE}/jobs", params={"state": "delayed", "cursor": cursor}), 422)
+    assert problem["type"] == "urn:coatcheck:invalid-query"
+
+
+@pytest.mark.parametrize("score", ["-inf", "-1e300", "-0.5", "5e-324", "0.1", "1e17", "1.5e300", "inf"])
+async def test_a_cursor_leads_on_whatever_the_score(desk, api, score):
+    of = desk.keys.queue(QUEUE)
+    await desk.redis.execute_command("ZADD", of.dead, score, "a", score, "b")
+    found = await pages(api, f"{AT}/{QUEUE}/jobs", "jobs", state="dead", limit=1)
+    assert [name for page in found for name in names(page)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("score", ["-inf", "inf", "1e300", "-1e300"])
+async def test_a_queue_is_counted_whatever_its_first_score(desk, api, score):
+    await desk.redis.execute_command("ZADD", desk.keys.queue(QUEUE).delayed, score, "scribble")
+    assert (await get(api, f"{AT}/{QUEUE}"))["next_due"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *('{"attempts":1e999,"expiries":-1e999}', '{"attempts":NaN}', f'{{"attempts":{"9" * 400}}}', "[" * 100_000),
+        *('{"error":NaN,"reason":1e999}', f'{{"error":{"[" * 900}{"]" * 900}}}', '{"error":"\\ud800"}', '"x"', "{"),
+    ],
+)
+async def test_a_scribble_in_a_jobs_record_hides_neither_the_job_nor_its_page(desk, api, record):
+    [scribbled, other] = await scheduled(desk, [DUE_MS, DUE_MS + 1])
+    of = desk.keys.queue(QUEUE)
+    await desk.redis.hset(of.trouble, scribbled[-36:], record)
+    await desk.redis.hset(of.moved, scribbled[-36:], "scribble")
+    job = await get(api, f"/v1/jobs/{scribbled}")
+    assert (job["attempts"], job["expiries"], job["due"]) == (0, 0, rfc3339(DUE_MS))
+    assert names((await get(api, f"{AT}/{QUEUE}/jobs", state="delayed"))["jobs"]) == [scribbled, other]
 
 
 async def test_a_huge_limit_is_a_page_like_any_other(desk, api):
