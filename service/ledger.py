@@ -325,7 +325,7 @@ class Ledger:
     async def lookup(self, reference: Reference) -> Job | None:
         """Where this job is; None if it is nowhere (delivered, cancelled, purged or never accepted)."""
         reply = await self._runner.run("lookup", reference.queue, [str(reference), reference.uuid])
-        state, score, moved, record = (part.decode() for part in reply)
+        state, score, moved, record = map(_text, reply)
         if state == "gone":
             return None
         return pages.job(reference, state, score, moved, record)

@@ -25,8 +25,8 @@ for i = 3, #ARGV, 4 do
     local id = identity(member)
     local record = trouble_of(trouble, id)
     record.error = kind
-    redis.call('ZREM', leases, member)
     bury(dead, trouble, member, id, now, reason, record)
+    redis.call('ZREM', leases, member)
   end
   outcomes[#outcomes + 1] = mine and 1 or 0
 end

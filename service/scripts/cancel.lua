@@ -29,7 +29,7 @@ local now, queue, reference, uuid = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local inline, marker_ttl = ARGV[5] == '1', ARGV[6]
 
 if holds(reference, dead) then return 'dead' end
-if redis.call('ZREM', delayed, reference) + redis.call('ZREM', leases, reference) == 0 then
+if not holds(reference, delayed, leases) then
   if redis.call('GET', cancelled) == 'cancelled' then return 'cancelled' end
   redis.call('SET', cancelled, 'void', 'PX', marker_ttl)
   return 'gone'
@@ -43,5 +43,7 @@ else
   redis.call('ZADD', trash, now, reference)
 end
 redis.call('SET', cancelled, 'cancelled', 'PX', marker_ttl)
+redis.call('ZREM', delayed, reference)
+redis.call('ZREM', leases, reference)
 reindex(queues, queue, delayed, leases, dead, trash, paused)
 return 'cancelled'

@@ -89,9 +89,9 @@ local function find_bucket(late)
 end
 
 local function give_up(member, reason)
-  call('ZREM', delayed, member)
   local id = identity(member)
   bury(dead, trouble, member, id, now, reason, trouble_of(trouble, id))
+  call('ZREM', delayed, member)
   has_trouble = true
   buried[#buried + 1] = member
   buried[#buried + 1] = reason
@@ -161,7 +161,7 @@ local function move_inline(members, ids, rank)
   for i = 1, count do
     local due = found[i] and time_of(members[i])
     if due then
-      local late = now - (dues and tonumber(dues[i]) or due)
+      local late = now - (dues and due_of(dues[i], due) or due)
       if late < 0 then late = 0 end
       if late <= above or late > up_to then
         lateness[bucket], hits = lateness[bucket] + hits, 0
@@ -197,8 +197,8 @@ local function postpone(member, backend, due, wait_ms, jitter_ms)
 end
 
 local function take(job)
-  call('ZREM', delayed, job.member)
   call('ZADD', leases, deadline, job.member)
+  call('ZREM', delayed, job.member)
   leased[#leased + 1] = job.member
   leased[#leased + 1] = string.format('%.0f', job.due)
   job.backend.slots, job.backend.took = job.backend.slots - 1, true

@@ -33,8 +33,8 @@ if kind ~= 'list' and kind ~= 'none' then
     local member = ARGV[i]
     if owned(leases, member, ARGV[i + 1]) then
       local _, _, ts, uuid = parse(member)
-      redis.call('ZREM', leases, member)
       redis.call('ZADD', delayed, owner_due(moved, uuid, ts), member)
+      redis.call('ZREM', leases, member)
     end
   end
   reindex(queues, queue, delayed, leases, dead, trash, paused)
@@ -58,8 +58,8 @@ for i = 5, #ARGV, 3 do
     if jobs_left > 0 and bytes_left > 0 then
       jobs_left, bytes_left, outcome = jobs_left - 1, bytes_left - #payload, 1
       payloads[#payloads + 1], members[#members + 1], ids[#ids + 1] = payload, member, string.sub(member, -36)
-      redis.call('ZREM', leases, member)
       redis.call('ZADD', trash, now, member)
+      redis.call('ZREM', leases, member)
     end
   end
   outcomes[#outcomes + 1] = outcome

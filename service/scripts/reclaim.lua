@@ -27,7 +27,6 @@ for _, member in ipairs(redis.call('ZRANGE', leases, '-inf', now, 'BYSCORE', 'LI
   local id = uuid or redis.sha1hex(member)
   local record = trouble_of(trouble, id)
   record.expiries, record.at = record.expiries + 1, now
-  redis.call('ZREM', leases, member)
   local state = 'dead'
   if not uuid then
     bury(dead, trouble, member, id, now, 'not_a_reference', record)
@@ -38,6 +37,7 @@ for _, member in ipairs(redis.call('ZRANGE', leases, '-inf', now, 'BYSCORE', 'LI
     redis.call('HSET', trouble, id, cjson.encode(record))
     redis.call('ZADD', delayed, owner_due(moved, uuid, ts), member)
   end
+  redis.call('ZREM', leases, member)
   outcomes[#outcomes + 1] = member
   outcomes[#outcomes + 1] = state
 end

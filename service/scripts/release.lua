@@ -24,8 +24,8 @@ for i = 4, #ARGV, 2 do
   local member, token = ARGV[i], ARGV[i + 1]
   if owned(leases, member, token) then
     local _, _, ts, uuid = parse(member)
-    redis.call('ZREM', leases, member)
     redis.call('ZADD', delayed, wait > 0 and now + wait or owner_due(moved, uuid, ts), member)
+    redis.call('ZREM', leases, member)
     released = released + 1
   end
 end

@@ -22,10 +22,11 @@ local moved, paused = KEYS[6], KEYS[7]
 local queue, channel, reference, uuid, due = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 if holds(reference, dead) then return 'dead' end
-if redis.call('ZREM', leases, reference) == 0 and not holds(reference, delayed) then return 'gone' end
+if not holds(reference, delayed, leases) then return 'gone' end
 local old_head = head(delayed)
 redis.call('ZADD', delayed, due, reference)
 redis.call('HSET', moved, uuid, due)
+redis.call('ZREM', leases, reference)
 if due < old_head and redis.call('EXISTS', paused) == 0 then
   redis.call('PUBLISH', channel, string.format('%.0f', due) .. ' ' .. queue)
 end

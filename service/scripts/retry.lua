@@ -38,16 +38,17 @@ local function retry(member, token, wait, jitter, kind, reason)
   local id = identity(member)
   local record = trouble_of(trouble, id)
   record.error, record.at = kind, now
-  redis.call('ZREM', leases, member)
   if not wait then record.attempts = record.attempts + 1 end
   if not wait and record.attempts >= max_attempts then
     bury(dead, trouble, member, id, now, reason, record)
+    redis.call('ZREM', leases, member)
     return { 'dead', record.attempts, 0 }
   end
   local pause = wait and math.floor(math.max(wait, shortest) * (1 + jitter / 2)) or backoff(record.attempts, jitter)
   local again = now + pause
   redis.call('HSET', trouble, id, cjson.encode(record))
   redis.call('ZADD', delayed, again, member)
+  redis.call('ZREM', leases, member)
   return { 'delayed', record.attempts, string.format('%.0f', again) }
 end
 

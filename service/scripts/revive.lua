@@ -1,7 +1,7 @@
 -- revive.lua: give dead jobs another life: due now, with a clean record.
 --
 -- Runs     allow-oom: it moves a reference
--- Uses     clock, reference, index
+-- Uses     clock, reference, index, jobs
 -- KEYS[1]  queues   ZSET  queue -> next look, ms
 -- KEYS[2]  delayed  ZSET  reference -> due, ms
 -- KEYS[3]  leases   ZSET  reference -> lease deadline, ms
@@ -23,10 +23,11 @@ local now, queue, channel, revived = clock(ARGV[1]), ARGV[2], ARGV[3], 0
 for i = 4, #ARGV do
   local member = ARGV[i]
   local _, of, _, uuid = parse(member)
-  if of == queue and redis.call('ZREM', dead, member) == 1 then
+  if of == queue and holds(member, dead) then
     redis.call('HDEL', trouble, uuid)
     redis.call('HSET', moved, uuid, now)
     redis.call('ZADD', delayed, now, member)
+    redis.call('ZREM', dead, member)
     revived = revived + 1
   end
 end

@@ -39,7 +39,7 @@ local waiting = redis.call('ZMSCORE', delayed, unpack(references))
 
 local function decide(reference, waits, cancelled, key, put_at, fingerprint)
   if marked and redis.call('EXISTS', cancelled) == 1 then return 'cancelled' end
-  local held = key and redis.call('GET', key)
+  local held = key and redis.call('MGET', key)[1]  -- nothing, not an error, if a hand put another type there
   if held then
     local first, print = string.match(held, '^(.-)\n.-\n(.*)$')
     if first == reference then return 'here' end

@@ -18,7 +18,7 @@ COMMANDS = {
     "ZSET": {"ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZREM", "ZREMRANGEBYRANK", "ZMSCORE", "ZSCORE"},
     "HASH": {"HDEL", "HEXISTS", "HGET", "HLEN", "HMGET", "HSET", "HSTRLEN"},
     "LIST": {"LLEN", "LPUSH"},
-    "STRING": {"GET", "SET", "SETNX"},
+    "STRING": {"GET", "MGET", "SET", "SETNX"},
 }
 OF_ANY_TYPE = {"DEL", "EXISTS", "TYPE"}
 WITHOUT_KEY = {"INFO", "MEMORY", "PUBLISH", "TIME"}
@@ -173,6 +173,17 @@ def test_lines_are_at_most_120_wide(source):
 @pytest.mark.parametrize("path", sorted(LIBRARY.glob("*.lua")), ids=lambda path: path.stem)
 def test_lines_of_the_library_are_at_most_120_wide(path):
     assert [line for line in path.read_text().splitlines() if len(line) > 120] == []
+
+
+@each_script
+def test_a_script_that_writes_first_asks_the_type_of_its_sets_and_hashes(source):
+    """The loader sees to it by the header: nothing rolls back what was written before an error."""
+    asks = {"ZSET": "ZCARD", "HASH": "HLEN"}
+    asked = [
+        f"redis.call('{asks[kind]}', KEYS[{slot}])" for slot, kind in enumerate(source.keys.values(), 1) if kind in asks
+    ]
+    first = Scripts()[source.name].source.decode().splitlines()[1]
+    assert first == ("" if source.runs == "no-writes" else " ".join(asked))
 
 
 def test_every_script_is_run_by_the_ledger():
