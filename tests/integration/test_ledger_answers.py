@@ -375,7 +375,7 @@ async def test_a_late_command_of_a_dispatcher_does_not_reach_a_cancelled_job(sta
     }
     command = commands.pop(operation)
     for other in commands.values():
-        other.close()  # type: ignore[attr-defined]
+        other.close()  # type: ignore[attr-defined]  # a coroutine, which an Awaitable need not be
 
     async def cancel() -> None:
         assert await stage.direct.ledger.cancel(job.reference) == "cancelled"

@@ -37,7 +37,7 @@ async def test_a_redis_that_restarts_under_load_leaves_nothing_lost_and_nothing_
             sending = asyncio.create_task(send_all(pair[at // batch % 2].url, mixed(numbers), answers))
             before = len(answers.accepted)
             wanted = before + rng.randrange(10, batch // 2)
-            await eventually(lambda: len(answers.accepted) >= wanted, 60, "jobs are accepted")  # noqa: B023
+            await eventually(lambda: len(answers.accepted) >= wanted, 60, "jobs are accepted")  # noqa: B023  # awaited within its round
             if how == "kill":
                 server.kill()
             server.restart()
