@@ -96,7 +96,8 @@ class Dispatcher:
     async def round(self) -> float | None:
         """One slice for each queue that needs one. Returns the seconds until the next round, None: nothing is in sight.
 
-        With more due queues than the index is asked for at once, they have their turns over several rounds.
+        With more due queues than the index is asked for at once, they have their turns over several rounds. Raises
+        RetryLater if Redis is away: then no turn begins any more.
         """
         self._planned_ms, self._heard_ms = 0, math.inf
         ahead = await self._ahead()
@@ -105,10 +106,19 @@ class Dispatcher:
         all_seen = len(due.queues) < most
         turns = [q for q in self._turns([queue for queue, _ in due.queues], all_seen=all_seen) if q not in ahead]
         limit = asyncio.Semaphore(self._pace.queue_concurrency)
+        away = False
 
         async def turn(queue: str) -> float | None:
+            nonlocal away
             async with limit:
-                return await self._slice(queue, len(self._offloading.intersection(turns).union([queue])))
+                if away:
+                    return None
+                try:
+                    return await self._slice(queue, len(self._offloading.intersection(turns).union([queue])))
+                except RetryLater:
+                    # Those who would come next found the same, each after timeouts of its own: the round would hang.
+                    away = True
+                    raise
 
         looks = {**ahead, **dict(zip(turns, await _all([turn(queue) for queue in turns]), strict=True))}
         self._metrics.suspended(self._agenda.causes())

@@ -6,6 +6,8 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from service.errors import RetryLater
+from service.ledger import Ledger
+from service.records import Claimed, ClaimRequest, DueQueues
 from tests.kit.proxy import Proxy
 from tests.kit.waiting import eventually
 from tests.kit.yards import QUEUE, Hanging, Yard, a_yard, counted, hooked
@@ -58,6 +60,36 @@ async def test_a_silent_redis_is_waited_out_too(yard: Yard, redis_proxy: Proxy):
         assert service.alive().ok
         await redis_proxy.heal()
         await yard.delivers([b"first", b"second"])
+
+
+async def test_a_redis_that_falls_silent_within_a_round_costs_one_wait_not_one_a_queue(
+    yard: Yard, redis_proxy: Proxy, monkeypatch
+):
+    """Each queue's turn would find it out by timeouts of its own: with hundreds of them the round would seem to hang,
+    and all dispatchers would be restarted for an outage that no restart heals."""
+    service = yard.service(redis_url=redis_proxy.url, REDIS__TIMEOUT="200ms", DISPATCHER__QUEUE_CONCURRENCY="2")
+    service._gate.opened = True
+    for n in range(20):
+        await yard.inline([b"due"], f"q{n}")
+    due, claim, asked = Ledger.due, Ledger.claim, []
+
+    async def then_silence(self: Ledger, limit: int) -> DueQueues:
+        found = await due(self, limit)
+        assert len(found.queues) == 20
+        redis_proxy.blackhole()
+        return found
+
+    async def counting(self: Ledger, queue: str, request: ClaimRequest) -> Claimed:
+        asked.append(queue)
+        return await claim(self, queue, request)
+
+    monkeypatch.setattr(Ledger, "due", then_silence)
+    monkeypatch.setattr(Ledger, "claim", counting)
+    with pytest.raises(RetryLater):
+        await service._dispatcher.round()
+    assert len(asked) == 2
+    await redis_proxy.heal()
+    await service.close()
 
 
 async def test_a_restart_of_redis_needs_no_repair(own_redis, s3_server):
