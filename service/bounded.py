@@ -1,10 +1,15 @@
 """Bounded: no call of a backend lasts for ever, whatever the backend's own patience and repeats."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Final
 
 from service.storage import Decorator
 from storage_backends.base import Admit, StorageBackend, StorageUnavailable
 from storage_backends.reference import Reference
+
+#: For one call of `delete`, a thousand payloads at most: S3 takes about 1 s for them.
+DELETE_TIMEOUT_S: Final = 30.0
 
 
 class NoRoom(StorageUnavailable):
@@ -14,15 +19,23 @@ class NoRoom(StorageUnavailable):
 
 
 class Bounded(Decorator):
-    """A backend whose `get` and `put` end in time; `start` and `check` are bounded where they are shared.
+    """A backend whose `get`, `put` and `delete` end in time; `start` and `check` are bounded where they are shared.
 
     The time that `admit` waits is bounded by `fetch_timeout_s` once more: a lease must outlast both.
     """
 
-    def __init__(self, inner: StorageBackend, *, fetch_timeout_s: float, put_timeout_s: float) -> None:
+    def __init__(
+        self,
+        inner: StorageBackend,
+        *,
+        fetch_timeout_s: float,
+        put_timeout_s: float,
+        delete_timeout_s: float = DELETE_TIMEOUT_S,
+    ) -> None:
         super().__init__(inner)
         self._fetch_timeout_s = fetch_timeout_s
         self._put_timeout_s = put_timeout_s
+        self._delete_timeout_s = delete_timeout_s
 
     async def put(self, reference: Reference, payload: bytes) -> None:
         """As the backend's, within `put_timeout_s`; after that StorageUnavailable, and the payload may be there."""
@@ -51,6 +64,20 @@ class Bounded(Decorator):
                 f"{self.name}: {reference} was not read within {self._fetch_timeout_s} s",
                 backend=self.name,
                 reference=reference,
+            ) from error
+
+    async def delete(self, references: Sequence[Reference]) -> None:
+        """As the backend's, within `delete_timeout_s`; after that StorageUnavailable, and some may be deleted."""
+        try:
+            async with asyncio.timeout(self._delete_timeout_s) as limit:
+                await self._inner.delete(references)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise StorageUnavailable(
+                f"{self.name}: {len(references)} payloads were not deleted within {self._delete_timeout_s} s",
+                backend=self.name,
+                maybe_done=True,
             ) from error
 
     def _patient(self, limit: asyncio.Timeout, admit: Admit, reference: Reference) -> Admit:

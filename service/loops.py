@@ -18,7 +18,8 @@ from service.metrics import Metrics
 
 #: Unexpected errors in a row after which a loop gives up: a restart is the better try by then.
 MAX_FAILURES: Final = 20
-#: A round that takes longer hangs; liveness fails. Far above any timeout in a round: a slow one must not be killed.
+#: A round that takes longer hangs; liveness fails. Far above any timeout in a round: a slow one must not be killed. It
+#: is more with longer timeouts than the usual ones.
 HANGS_AFTER_S: Final = 120.0
 _BACKOFF_MIN_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 2.0  #: Redis is asked again at least this often, so that jobs flow soon after it is back
@@ -41,6 +42,7 @@ class Loop:
         clock: Clock,
         metrics: Metrics,
         interruptible: bool = False,
+        hangs_after_s: float = HANGS_AFTER_S,
     ) -> None:
         """`interruptible`: a stop may cancel a round at any await; nothing is left half done."""
         self.name = name
@@ -49,6 +51,7 @@ class Loop:
         self._interval_s = interval_s
         self._clock = clock
         self._metrics = metrics
+        self._hangs_after_s = hangs_after_s
         self._woken = asyncio.Event()
         self._stopping = False
         self._failures = 0  # in a row
@@ -68,7 +71,7 @@ class Loop:
 
     def hangs(self) -> bool:
         """Whether the round under way takes suspiciously long."""
-        return self._began_s is not None and self._clock.monotonic_s() - self._began_s > HANGS_AFTER_S
+        return self._began_s is not None and self._clock.monotonic_s() - self._began_s > self._hangs_after_s
 
     async def run(self) -> None:
         """Until `stop`. Raises what a round raised if that happened MAX_FAILURES times in a row."""

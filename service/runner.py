@@ -16,6 +16,7 @@ OnScript = Callable[[str, float, int], None]
 
 #: Before each repetition: a dropped connection needs no longer, and an outage is the caller's to wait out.
 _PAUSES_S: Final = (0.02, 0.2)
+TRIES: Final = len(_PAUSES_S) + 1
 
 
 class Runner:

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from service.clock import Clock
 from service.errors import RetryLater
 from service.ledger import Ledger
 from service.metrics import Metrics
@@ -25,6 +26,8 @@ _PAGE: Final = 1000  #: references a collection, and a deletion: S3 takes no mor
 _ROOM: Final = 20 * _PAGE  #: references in memory; 20,000 take about 6 MB
 #: Requests for one page: a few objects that are locked cost eleven each, one by one; a whole page of them is put off.
 _TRIES: Final = 40
+#: For one page, and one more deletion: a loop's round that takes minutes counts as one that hangs.
+_PAGE_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -32,10 +35,11 @@ log = structlog.get_logger(__name__)
 class Trash:
     """`collect` is called where the index shows that trash is due; `round` is a loop's round."""
 
-    def __init__(self, ledger: Ledger, backends: Mapping[str, StorageBackend], metrics: Metrics) -> None:
+    def __init__(self, ledger: Ledger, backends: Mapping[str, StorageBackend], metrics: Metrics, clock: Clock) -> None:
         self._ledger = ledger
         self._backends = backends
         self._metrics = metrics
+        self._clock = clock
         self._waiting: deque[Reference] = deque()
         self._failing_since_ms: dict[str, int] = {}  # by backend, by Redis's clock
         self.wake: Callable[[], None] = _nobody  #: called when there is something to delete; wiring sets the loop's
@@ -94,8 +98,9 @@ class Trash:
     async def _tried(self, backend: StorageBackend, page: list[Reference]) -> tuple[list[Reference], Exception | None]:
         """What could not be deleted, and why. Halves a page until what is refused no longer holds up the rest."""
         parts, undeleted, last = [page], [], None
+        ends_s = self._clock.monotonic_s() + _PAGE_S
         for _ in range(_TRIES):
-            if not parts:
+            if not parts or self._clock.monotonic_s() > ends_s:
                 break
             part = parts.pop()
             try:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from service.clock import SystemClock
 from service.metrics import Metrics
 from service.trash import Trash
 from storage_backends.base import StorageUnavailable
@@ -40,7 +41,7 @@ async def deleted_in_vain(rig: Rig, trash: Trash) -> int:
 async def test_many_failures_in_a_moment_put_deletions_off_for_a_minute_not_for_an_hour(rig: Rig) -> None:
     """A busy service tries many pages in the first second of an outage: counted one by one they doubled the pause ten
     times, and after an outage of seconds payloads stayed for an hour."""
-    trash = Trash(rig.ledger, {"s3": Away()}, Metrics("0", backends=["redis", "s3"]))  # type: ignore[dict-item]
+    trash = Trash(rig.ledger, {"s3": Away()}, Metrics("0", backends=["redis", "s3"]), SystemClock())  # type: ignore[dict-item]  # a part
     assert {await deleted_in_vain(rig, trash) for _ in range(12)} == {60}
     rig.now_ms += 10 * 60_000
     assert await deleted_in_vain(rig, trash) == 10 * 60

@@ -9,6 +9,7 @@ from service.clock import SystemClock
 from service.errors import RedisUnavailable
 from service.loops import Loop, Loops
 from service.metrics import Metrics
+from service.wiring import hangs_after_s
 from tests.kit.waiting import eventually
 
 
@@ -154,6 +155,23 @@ async def test_a_round_that_takes_suspiciously_long_is_named(metrics, started):
     assert group.sick() == ["dispatch"]
     rounds.waiting.set()
     await eventually(lambda: group.sick() == [], described="the round is over after all")
+
+
+async def test_with_long_timeouts_a_round_may_take_longer(metrics, started):
+    """A restart would only begin the same wait anew."""
+    clock = SetClock()
+    rounds = Rounds("hang")
+    group = started(a_loop(rounds, metrics, clock=clock, hangs_after_s=3600))
+    await eventually(lambda: rounds.count == 1)
+    clock.now_s = 3599
+    assert group.sick() == []
+    clock.now_s = 3601
+    assert group.sick() == ["dispatch"]
+
+
+@pytest.mark.parametrize(("timeout_s", "allowed_s"), [(5, loops.HANGS_AFTER_S), (300, 4 * 3 * 300)])
+def test_how_long_a_round_may_take_follows_from_how_long_redis_may(timeout_s, allowed_s):
+    assert hangs_after_s(timeout_s) == allowed_s
 
 
 async def test_before_the_start_nobody_is_sick(metrics):
