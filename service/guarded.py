@@ -8,7 +8,8 @@ How an outage begins and ends, in every role, with or without traffic:
     half_open: `available` and `permit` let one job through, the first `get` or `put` that comes;
     any other is told BreakerOpen. It succeeds                                                -> closed
     it fails                                                                                  -> open
-    it says nothing (missing, corrupt, cancelled, nobody judged it)                           -> the next one may try
+    it says nothing (missing, corrupt, no room, cancelled)                                    -> the next one may try
+    nobody judged it: taken for gone after open_s                                             -> the next one may try
     half_open for open_s and nobody came: `probe_if_due` runs `check` again; good             -> closed
 """
 
@@ -180,7 +181,8 @@ class Guarded(Decorator):
     async def get(self, reference: Reference, admit: Admit | None = None) -> bytes:
         """As the backend's, bounded in time. Raises BreakerOpen without asking the backend, and NoRoom.
 
-        After an exception call `judge`; who does not leaves the failure uncounted.
+        After an exception call `judge`: who does not leaves the failure uncounted, and if this was the probe, no other
+        may try for open_s. For who has no use for a verdict there is `peek`.
         """
         self._begin(reference)
         try:
@@ -190,6 +192,14 @@ class Guarded(Decorator):
             raise
         self._succeeded()
         return payload
+
+    async def peek(self, reference: Reference, admit: Admit | None = None) -> bytes:
+        """As `get`, for people who look: never the probe, and neither its success nor its failure says anything, for
+        somebody may look at one bad object all the time. Raises BreakerOpen only while open, and NoRoom.
+        """
+        if self.state == "open":
+            raise self._refusal(reference)
+        return await self._inner.get(reference, admit)
 
     async def delete(self, references: Sequence[Reference]) -> None:
         """As the backend's; raises BreakerOpen while open. Says nothing about reads and writes, so it is not judged."""

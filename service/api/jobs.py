@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 from service.api.incoming import body_of, header_in, known_only, no_query_in, object_of, reference_in, times_in
 from service.api.room import Room
+from service.bounded import NoRoom
 from service.clock import rfc3339
 from service.errors import BackendUnavailable, Busy, JobDead, NotHere
+from service.guarded import Guarded
 from service.metrics import Metrics
 from service.producer import Accepted
 from service.records import Job
@@ -58,9 +60,11 @@ class JobCalls:
             raise BackendUnavailable(f"no backend {reference.backend!r} is configured here", retry_after_s=60)
         try:
             async with self._room.admitting() as admit:
-                body = await backend.get(reference, admit)
+                body = await (backend.peek if isinstance(backend, Guarded) else backend.get)(reference, admit)
         except Busy:
             raise
+        except NoRoom as error:
+            raise Busy(str(error)) from error
         except PayloadMissing as error:
             raise NotHere(f"{reference} has no payload: lost, or delivered a moment ago") from error
         except PayloadCorrupt as error:

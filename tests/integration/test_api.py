@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from service.api import batch as batch_module, incoming, room
+from service.breaker import Breaker
 from service.records import ClaimRequest, Entry, Share
 from service.services import Health
 from storage_backends.base import StorageUnavailable
@@ -151,6 +152,17 @@ async def test_a_lost_payload_is_not_here_though_its_job_is(desk, api):
     await desk.store.delete([reference])
     assert (await api.get(f"/v1/jobs/{reference}")).status_code == 200
     problem(await api.get(f"/v1/jobs/{reference}/payload"), 404, "urn:coatcheck:not-here")
+
+
+async def test_who_looks_at_a_payload_takes_no_jobs_turn_as_the_probe(desk, api):
+    """Half-open, one call at a time finds out whether the backend is well again: a dispatcher's, who can judge it."""
+    reference = await accepted(api, LARGE)
+    clock, guarded = desk.guarded._clock, desk.guarded
+    guarded._breaker = Breaker(state="half_open", since_s=clock.monotonic_s())
+    assert (await api.get(f"/v1/jobs/{reference}/payload")).content == LARGE
+    assert guarded.permit().kind == "probe"
+    guarded._breaker = Breaker(state="open", since_s=clock.monotonic_s())
+    problem(await api.get(f"/v1/jobs/{reference}/payload"), 503, "urn:coatcheck:backend-unavailable")
 
 
 # ---- idempotency keys and other headers ------------------------------------------------------------------------------

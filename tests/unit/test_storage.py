@@ -313,6 +313,12 @@ class TestOpen:
                 await call
         assert shelf.calls == []
 
+    async def test_nor_is_it_for_somebody_to_look(self, guarded, shelf):
+        asked = len(shelf.calls)
+        with pytest.raises(BreakerOpen):
+            await guarded.peek(a_reference())
+        assert len(shelf.calls) == asked
+
     async def test_router_and_dispatcher_see_it(self, guarded):
         assert not guarded.available
         assert guarded.permit().kind == "nothing"
@@ -409,6 +415,30 @@ class TestHalfOpen:
         probe.cancel()
         with pytest.raises(asyncio.CancelledError):
             await probe
+        assert guarded.permit().kind == "probe"
+
+    async def test_who_only_looks_is_not_the_probe_whatever_becomes_of_it(self, guarded, shelf, changes):
+        """A client that polls one bad object would take probe after probe, and the outage would not end."""
+        there, bad = a_reference(), a_reference()
+        shelf.payloads[there] = b"coat"
+        shelf.faults["get", bad] = away()
+        assert await guarded.peek(there) == b"coat"
+        for reference, error in ((bad, StorageUnavailable), (a_reference(), PayloadMissing)):
+            with pytest.raises(error):
+                await guarded.peek(reference)
+        assert guarded.permit().kind == "probe"
+        assert changes == []
+        assert await guarded.get(there) == b"coat"
+        assert guarded.state == "closed"
+
+    async def test_a_probe_that_nobody_judges_keeps_others_out_for_a_while_and_not_for_ever(
+        self, guarded, shelf, clock
+    ):
+        shelf.faults["get"] = away()
+        with pytest.raises(StorageUnavailable):
+            await guarded.get(a_reference())
+        assert guarded.permit().kind == "nothing"
+        clock.at_s += 30
         assert guarded.permit().kind == "probe"
 
     async def test_deletions_go_on_and_prove_nothing(self, guarded):
