@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
@@ -33,6 +33,8 @@ _QUEUES_A_ROUND: Final = 1000
 _SLICE_BATCHES: Final = 4
 _SLICE_S: Final = 0.020
 _LATENESS_BUCKETS: Final = len(LATENESS_BUCKETS_MS) + 1
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -89,6 +91,7 @@ class Dispatcher:
         self._heard_ms = math.inf  # the earliest new head that the index may not have shown to this round
         self._offloading: set[str] = set()  # due queues that had use for fetch slots at their last turn
         self._served: set[str] = set()  # had their turn, while others that are due have not been seen yet
+        self._plenty: set[str] = set()  # queues whose last claim moved a whole batch, and quickly
         self._awaited = ("", math.inf)  # whose head the next round begins with, and when that is due
         self._stopping = False
         self.wake: Callable[[], None] = _nobody  #: wiring sets it to the loop's
@@ -194,12 +197,16 @@ class Dispatcher:
         """
         began_s = self._clock.monotonic_s()
         look: float | None = None
+        batches = 0
         try:
-            for batch in range(_SLICE_BATCHES):
-                if self._stopping:
-                    break
-                look, more = await self._step(queue, sharers, weigh=batch == 0)
-                if not more or self._clock.monotonic_s() - began_s > _SLICE_S:
+            while batches < _SLICE_BATCHES and not self._stopping:
+                # Of a backlog side by side: Redis moves the next batch while this process counts the last one.
+                at_once = _SLICE_BATCHES - batches if queue in self._plenty else 1
+                steps = [self._step(queue, sharers, weigh=batches + n == 0) for n in range(at_once)]
+                ended = await _all(steps)
+                batches += at_once
+                look = min((each for each, _ in ended if each is not None), default=None)
+                if not all(more for _, more in ended) or self._clock.monotonic_s() - began_s > _SLICE_S:
                     break
         except RetryLater:
             raise
@@ -214,7 +221,12 @@ class Dispatcher:
 
     async def _step(self, queue: str, sharers: int, *, weigh: bool) -> tuple[float | None, bool]:
         """One claim and what it leads to. Returns the queue's next look as `_slice` does, and whether to go on."""
+        began_s = self._clock.monotonic_s()
         claimed, asked = await self._claim(queue, sharers, weigh=weigh)
+        if claimed.moved == self._pace.batch and self._clock.monotonic_s() - began_s < _SLICE_S / 2:
+            self._plenty.add(queue)
+        else:
+            self._plenty.discard(queue)
         if claimed.leased or claimed.skipped or claimed.put_back:
             self._offloading.add(queue)
         else:
@@ -295,10 +307,10 @@ class Dispatcher:
         self._agenda.wait(queue, "ready_unusable", self._clock.monotonic_s())
 
 
-async def _all(turns: Iterable[Coroutine[None, None, float | None]]) -> list[float | None]:
+async def _all(turns: Iterable[Coroutine[None, None, T]]) -> list[T]:
     """Their results. All of them end before the first error is raised: one queue's failure cuts nobody's turn short."""
     results = await asyncio.gather(*turns, return_exceptions=True)
-    ended: list[float | None] = []
+    ended: list[T] = []
     for result in results:
         if isinstance(result, BaseException):
             raise result
