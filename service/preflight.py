@@ -3,11 +3,14 @@
 older than 7.0               refused: scripts could not be allowed to run when Redis is full
 an evicting maxmemory-policy refused unless allowed: Redis would drop jobs without a word
 a newer layout               refused: this release would misread it
+a meta key that is not ours  refused: something else lives under this prefix
 away, loading, full          waited for: raises RetryLater
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from redis.exceptions import ResponseError
 
 from service.census import Census
 from service.errors import CannotStart, RedisUnavailable
@@ -16,6 +19,7 @@ from service.transport import Encodable, Transport
 from storage_backends.reference import new_uuid
 
 OLDEST: Final = (7, 0)
+_ELSEWHERE: Final = "choose another COATCHECK_KEY_PREFIX or another Redis"
 
 
 class Gated(Transport):
@@ -50,12 +54,18 @@ async def check_redis(transport: Transport, census: Census, keys: Keys, *, allow
             [("HSETNX", keys.meta, "layout", LAYOUT), ("HSETNX", keys.meta, "installation", new_uuid())]
         )
         found = await _meta(transport, keys)
-    layout = int(found[b"layout"])
+    try:
+        layout, installation = int(found[b"layout"]), found[b"installation"].decode("ascii")
+    except ValueError as error:
+        raise CannotStart(f"{keys.meta} in Redis holds what is not ours; {_ELSEWHERE}") from error
     if layout > LAYOUT:
         raise CannotStart(f"this Redis has layout {layout}, of a newer release; this one knows {LAYOUT}")
-    return found[b"installation"].decode()
+    return installation
 
 
 async def _meta(transport: Transport, keys: Keys) -> Mapping[bytes, bytes]:
-    flat = (await transport.send([("HGETALL", keys.meta)]))[0]
+    try:
+        flat = (await transport.send([("HGETALL", keys.meta)]))[0]
+    except ResponseError as error:  # of another type, or forbidden to us
+        raise CannotStart(f"{keys.meta} in Redis cannot be read ({error}); {_ELSEWHERE}") from error
     return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -67,6 +67,22 @@ async def test_a_redis_that_evicts_is_refused_unless_that_is_wanted(own_redis, s
             assert service.started
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("SET", "text"), ("RPUSH", "x"), ("HSET", "layout", "new", "installation", "x")),
+        *(("HSET", "layout", b"\xff", "installation", "x"), ("HSET", "layout", "1", "installation", b"\xff")),
+    ],
+)
+async def test_a_place_that_is_not_ours_is_refused_with_a_reason(yard: Yard, command):
+    """Whoever reads a traceback does not know that two services share a prefix."""
+    name, *values = command
+    await yard.redis.execute_command(name, yard.keys.meta, *values)
+    text = await refusal(yard.service())
+    assert yard.keys.meta in text
+    assert "COATCHECK_KEY_PREFIX" in text
+
+
 async def test_a_newer_layout_is_refused(yard: Yard):
     """This release would misread it."""
     await yard.redis.hset(yard.keys.meta, mapping={"layout": LAYOUT + 1, "installation": "x"})
