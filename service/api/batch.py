@@ -41,7 +41,7 @@ class BatchCall:
     async def enqueue_batch(self, request: Request) -> Response:
         """Accept up to 10,000 jobs, a JSON object each; a bad line fails alone."""
         queue = queue_in(request)
-        no_query_in(request)
+        no_query_in(request, times=True)
         async with self._room.taken(request, self._line_limit_bytes):
             answered = await self._read_and_accept(request.stream(), queue)
         if not answered:

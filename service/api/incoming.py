@@ -89,10 +89,14 @@ def _parameters(request: Request, names: Sequence[str], error: type[Misuse]) -> 
     return given
 
 
-def no_query_in(request: Request) -> None:
-    """Raises InvalidTime if there is one, so that a time in the wrong place is not passed over."""
+def no_query_in(request: Request, *, times: bool = False) -> None:
+    """Raises InvalidQuery if there is one; InvalidTime for a call whose `times` belong in the body: it is likely to be
+    one of these, and must not be passed over.
+    """
     if request.scope["query_string"]:
-        raise InvalidTime("no parameters are possible here: times belong in the body")
+        if times:
+            raise InvalidTime("no parameters are possible here: times belong in the body")
+        raise InvalidQuery("no parameters are possible here")
 
 
 async def body_of(request: Request, limit_bytes: int, idle_s: float | None = None) -> bytes:

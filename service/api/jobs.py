@@ -83,7 +83,7 @@ class JobCalls:
     async def reschedule(self, request: Request) -> Response:
         """Give a job another due time, counted from now."""
         reference = reference_in(request)
-        no_query_in(request)
+        no_query_in(request, times=True)
         fields = object_of(await body_of(request, _PATCH_BYTES))
         known_only(fields, "delay", "due")
         due_ms = when(**fields).at(await self._ledger.now_ms())

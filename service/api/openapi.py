@@ -142,7 +142,7 @@ def _about_dead(summary: str) -> dict[str, Any]:
     call = _call(
         summary,
         None,
-        "invalid-queue invalid-time invalid-body invalid-query payload-too-large",
+        "invalid-queue invalid-body invalid-query payload-too-large",
         _path("queue"),
         body=_body("application/json", examples=bodies),
     )
@@ -206,13 +206,13 @@ _CALLS: Final[dict[str, dict[str, Any]]] = {
     "pause": _call(
         "Stop dispatching a queue",
         {"queue": "emails", "paused": True, "changed": True},
-        "invalid-queue invalid-time",
+        "invalid-queue invalid-query",
         _QUEUE,
     ),
     "resume": _call(
         "Dispatch a queue again",
         {"queue": "emails", "paused": False, "changed": True},
-        "invalid-queue invalid-time",
+        "invalid-queue invalid-query",
         _QUEUE,
     ),
     "revive": _about_dead("Give dead jobs another life"),

@@ -297,6 +297,14 @@ async def test_a_paused_queue_keeps_its_due_jobs_until_it_is_resumed(desk, api):
 
 
 @pytest.mark.parametrize("call", ["pause", "resume", "dead/revive", "dead/purge"])
+async def test_what_takes_neither_times_nor_parameters_says_so(desk, api, call):
+    """`pause?delay=1h` does not mean what who sends it may hope; and to speak of times would lead others astray."""
+    problem = await told(await api.post(f"{AT}/{QUEUE}/{call}?delay=1h", json={"all": True}), 422)
+    assert problem["type"] == "urn:coatcheck:invalid-query"
+    assert await desk.redis.keys("*") == []
+
+
+@pytest.mark.parametrize("call", ["pause", "resume", "dead/revive", "dead/purge"])
 async def test_a_queue_that_cannot_be_is_refused_everywhere(desk, api, call):
     problem = await told(await api.post(f"{AT}/a::b/{call}", json={"all": True}), 422)
     assert problem["type"] == "urn:coatcheck:invalid-queue"
