@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from service import pages
 from service.clock import ServerClock
-from service.errors import OutcomeUnknown, RedisFull, RetryLater
+from service.errors import OutcomeUnknown, RedisFull, RedisUnavailable, RetryLater
 from service.keys import Keys
 from service.records import (
     Buried,
@@ -109,42 +109,62 @@ class Ledger:
     # ---- accepting -------------------------------------------------------------------------------------------------
 
     async def schedule(self, queue: str, entries: Sequence[Entry]) -> list[Scheduled | RetryLater]:
-        """- -> delayed. The answers in the entries' order; a RetryLater where Redis refused or did not answer."""
+        """- -> delayed. The answers in the entries' order; a RetryLater where Redis refused or did not answer.
+
+        Takes the time of one outage, however many entries: behind a chunk for which Redis was away, none is sent.
+        """
         answers: list[Scheduled | RetryLater] = []
+        away: RetryLater | None = None
         for chunk in chunks(entries, lambda entry: len(entry.body or b"")):
-            answers += await self._schedule_chunk(queue, chunk)
+            if away is None:
+                some, away = await self._schedule_chunk(queue, chunk)
+                answers += some
+            else:
+                answers += [_not_sent(away)] * len(chunk)
         return answers
 
-    async def _schedule_chunk(self, queue: str, entries: Sequence[Entry]) -> Sequence[Scheduled | RetryLater]:
+    async def _schedule_chunk(
+        self, queue: str, entries: Sequence[Entry]
+    ) -> tuple[Sequence[Scheduled | RetryLater], RetryLater | None]:
+        """The answers, and the error, if any, that says that Redis is still away."""
         try:
-            return await self._schedule(queue, entries, repeat=False)
+            return await self._schedule(queue, entries, repeat=False), None
         except Interrupted:
-            keyed = [entry for entry in entries if entry.idempotency]
-            by_key = zip(keyed, await self._schedule_again(queue, keyed), strict=True) if keyed else ()
-            found: dict[Reference, Scheduled | RetryLater] = {entry.reference: answer for entry, answer in by_key}
-            for entry in entries:
-                if not entry.idempotency:
-                    found[entry.reference] = await self._settled(entry)
-            return [found[entry.reference] for entry in entries]
+            return await self._settled(queue, entries)
         except RetryLater as error:
-            return [error] * len(entries)
+            return [error] * len(entries), error if isinstance(error, RedisUnavailable) else None
 
-    async def _schedule_again(self, queue: str, keyed: Sequence[Entry]) -> Sequence[Scheduled | RetryLater]:
+    async def _settled(
+        self, queue: str, entries: Sequence[Entry]
+    ) -> tuple[Sequence[Scheduled | RetryLater], RetryLater | None]:
+        """After an answer that was not seen: the keyed are repeated, the others looked up; neither once Redis is away."""
+        keyed = [entry for entry in entries if entry.idempotency]
+        bare = [entry for entry in entries if not entry.idempotency]
+        found: dict[Reference, Scheduled | RetryLater] = {}
+        away: RetryLater | None = None
+        try:
+            found |= await self._again(queue, keyed) if keyed else {}
+            found |= await self._found(queue, bare) if bare else {}
+        except RedisUnavailable as error:
+            away = error
+        return [found.get(entry.reference) or _unknown(entry.reference, away) for entry in entries], away
+
+    async def _again(self, queue: str, keyed: Sequence[Entry]) -> dict[Reference, Scheduled | RetryLater]:
         """A key that holds the entry's own reference is success, so that these can be repeated."""
         try:
-            return await self._schedule(queue, keyed, repeat=True)
-        except RetryLater as error:
-            return [_unknown(entry.reference, error) for entry in keyed]
+            answers = await self._schedule(queue, keyed, repeat=True)
+        except RedisFull as error:  # by now: the first try may have been carried out
+            return {entry.reference: _unknown(entry.reference, error) for entry in keyed}
+        return {entry.reference: answer for entry, answer in zip(keyed, answers, strict=True)}
 
-    async def _settled(self, entry: Entry) -> Scheduled | RetryLater:
+    async def _found(self, queue: str, entries: Sequence[Entry]) -> dict[Reference, Scheduled | RetryLater]:
         """Found = done; not found = unknown: it may be delivered already, or the request may still be on its way."""
-        try:
-            job = await self.lookup(entry.reference)
-        except RetryLater as error:
-            return _unknown(entry.reference, error)
-        if job is None:
-            return _unknown(entry.reference, None)
-        return Scheduled(Outcome.SCHEDULED, entry.reference, entry.reason)
+        stand = await self._runner.run("standing", queue, [str(entry.reference) for entry in entries])
+        return {
+            entry.reference: Scheduled(Outcome.SCHEDULED, entry.reference, entry.reason)
+            for entry, stands in zip(entries, stand, strict=True)
+            if stands
+        }
 
     async def _schedule(self, queue: str, entries: Sequence[Entry], *, repeat: bool) -> list[Scheduled]:
         keys = self._keys.queue(queue)
@@ -430,6 +450,12 @@ def _first(idempotency: Idempotency, held: bytes) -> Scheduled:
     reference, reason, fingerprint = held.decode().split("\n", 2)
     outcome = Outcome.REPLAYED if fingerprint == idempotency.fingerprint else Outcome.REUSED
     return Scheduled(outcome, Reference.parse(reference), reason)
+
+
+def _not_sent(cause: Exception) -> RedisUnavailable:
+    error = RedisUnavailable("Redis was away a moment ago; this was not sent")
+    error.__cause__ = cause
+    return error
 
 
 def _unknown(reference: Reference, cause: Exception | None) -> OutcomeUnknown:

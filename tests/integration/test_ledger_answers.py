@@ -136,6 +136,43 @@ async def test_a_server_that_stays_away_leaves_the_outcome_unknown(stage):
     await stage.proxy.heal()
 
 
+@pytest.mark.parametrize("keys", [0, 1], ids=["unkeyed", "one of them keyed"])
+async def test_a_server_that_stays_away_holds_up_a_chunk_of_five_hundred_no_longer_than_one_job(stage, keys):
+    """Looked up one after another they took 15 s each at the default timeout: two hours for one batch."""
+    entries = [stage.rig.entry() for _ in range(500 - keys)] + [stage.rig.entry(key="a") for _ in range(keys)]
+    await stage.hold()
+    async with asyncio.timeout(10):
+        answers = await stage.rig.ledger.schedule(QUEUE, entries)
+    assert {type(answer) for answer in answers} == {OutcomeUnknown}
+    assert [answer.reference for answer in answers] == [entry.reference for entry in entries]
+    await stage.proxy.heal()
+
+
+@both_faults
+async def test_a_chunk_of_five_hundred_is_settled_by_one_question(stage, fault):
+    """Each gets its own true answer."""
+    due_ms = stage.rig.now_ms + 10**6
+    entries = [stage.rig.entry(due_ms=due_ms) for _ in range(500)]
+    before = await _scripts_run(stage)
+    stage.lose(fault, "schedule")
+    answers = await stage.rig.ledger.schedule(QUEUE, entries)
+    assert {type(answer) for answer in answers} == {Scheduled if fault == "reply" else OutcomeUnknown}
+    assert [answer.reference for answer in answers] == [entry.reference for entry in entries]
+    assert await _scripts_run(stage) - before <= 3  # one more may come before the script is known
+
+
+async def test_behind_a_chunk_that_is_unknown_nothing_is_sent(stage):
+    """A batch of many chunks waits for an outage once, and those that were not sent may be repeated without a doubt."""
+    entries = [stage.rig.entry(due_ms=stage.rig.now_ms + 10**6) for _ in range(3_000)]
+    await stage.hold()
+    async with asyncio.timeout(10):
+        answers = await stage.rig.ledger.schedule(QUEUE, entries)
+    assert [type(answer) for answer in answers] == [OutcomeUnknown] * 1_000 + [RedisUnavailable] * 2_000
+    await stage.proxy.heal()
+    sent = {entry.reference.uuid.encode() for entry in entries[1_000:]}
+    assert not sent & set((await stage.direct.dump()).bodies)
+
+
 async def test_a_server_that_is_down_has_certainly_accepted_nothing(stage):
     """The producer may undo its upload then."""
     async with stage.proxy.down():
