@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from service.errors import CoatcheckError, OutcomeUnknown, RetryLater
+from service.errors import BackendUnavailable, CoatcheckError, OutcomeUnknown, RetryLater
 from service.intake import Request
 from service.ledger import Ledger
 from service.records import Entry, Scheduled
@@ -68,6 +68,13 @@ class Filing:
             return second
         except RetryLater as error:
             return error
+        except Exception as error:
+            # The other jobs' uploads are under way: were it raised, nobody would schedule them. Of this one nothing was
+            # put, for every failure of a put is NotStored.
+            log.error("put failed", queue=job.reference.queue, error=type(error).__name__, exc_info=error)  # noqa: TRY400  this is its handling
+            refusal = BackendUnavailable(f"{job.reference} could not be stored; nothing was kept")
+            refusal.__cause__ = error
+            return refusal
         return Entry(job.reference, job.reason, put_at_ms=put_at_ms, idempotency=job.request.idempotency)
 
     async def _schedule(self, entries: Sequence[Entry]) -> list[Filed]:

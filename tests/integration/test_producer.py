@@ -486,6 +486,29 @@ async def test_one_unusable_queue_does_not_take_the_answers_of_the_others(desk):
     assert isinstance(bad, OutcomeUnknown)
 
 
+async def test_an_error_that_nobody_foresaw_is_one_jobs_and_orphans_no_other(
+    redis_url, s3_server, redis_proxy, monkeypatch
+):
+    """Raised for all, it would leave what the others put without a job, and without an entry in the trash."""
+    async with a_desk(redis_url, s3_server, through=redis_proxy.url, concurrency=1) as desk:
+        traps = []
+
+        async def forbid_the_next(_: Reference) -> None:
+            if not traps:
+                monkeypatch.setattr(type(desk.ledger.clock), "known_for_s", lambda _: 60.0)
+                traps.append(redis_proxy.forge_reply(b"-NOPERM no permission for 'time'\r\n", matching=b"TIME"))
+
+        desk.store.before = forbid_the_next
+        answers = await desk.producer.enqueue_many([NewJob(LARGE, QUEUE, delay="1h") for _ in range(5)])
+        await traps[0]
+        [refused] = [answer for answer in answers if not isinstance(answer, Accepted)]
+        assert isinstance(refused, BackendUnavailable)
+        accepted = {answer.reference for answer in answers if isinstance(answer, Accepted)}
+        assert accepted == set(desk.store.puts) == set(await desk.delayed())
+        assert len(accepted) == 4
+        assert desk.counted("refused_total", code="backend-unavailable") == 1
+
+
 async def test_a_batch_whose_backend_fails_in_the_middle_loses_nothing(desk):
     fails = iter([False, True] * 5)
 
