@@ -15,6 +15,8 @@ from service.records import Counts
 from service.transport import Encodable, Transport
 
 PAGE: Final = 1000  #: members a command: about 0.2 ms of Redis
+#: Queues in one write, eight commands each. With more, one look would be Redis's only work for milliseconds.
+_COUNTED_AT_ONCE: Final = 125
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,15 @@ class Census:
 
     async def counts(self, queues: Sequence[str]) -> list[Counts | Exception]:
         """How many jobs each queue holds, by state. One with a key of a wrong type gives its error, and hides none."""
+        chunks = [queues[at : at + _COUNTED_AT_ONCE] for at in range(0, len(queues), _COUNTED_AT_ONCE)]
+        return [counts for chunk in chunks for counts in await self._counted(chunk)]
+
+    async def _counted(self, queues: Sequence[str]) -> list[Counts | Exception]:
         now_ms = self._clock.now_ms()
         keys = [self._keys.queue(queue) for queue in queues]
         kinds = await self._transport.send([("TYPE", of.ready) for of in keys], raising=False)
         commands = [command for of, kind in zip(keys, kinds, strict=True) for command in _counting(of, kind, now_ms)]
-        replies = iter(await self._transport.send(commands, raising=False)) if commands else iter(())
+        replies = iter(await self._transport.send(commands, raising=False))
         return [_counts(now_ms, [next(replies) for _ in range(8)]) for _ in queues]
 
     async def dead(self, queues: Sequence[str]) -> list[tuple[int, int | None]]:

@@ -33,13 +33,13 @@ class Gauges:
         configured: Sequence[str],
         limit: int,
     ) -> None:
-        """`configured` queues come first; the index gives the others, in its order."""
+        """`configured` queues come first, but no more than `limit`; the index gives the others, in its order."""
         self._census = census
         self._overdue = overdue
         self._metrics = metrics
         self._clock = clock
-        self._configured = list(configured)
-        self._limit = max(limit, len(self._configured))
+        self._configured = list(configured)[:limit]
+        self._limit = limit
         self._refreshed_s = float("-inf")
         self._lock = asyncio.Lock()
 

@@ -48,7 +48,8 @@ STATES: Final = tuple(field.name for field in fields(QueueGauges))[1:7]
 class Metrics:
     """What this process counts, on a registry of its own. Called from one thread; `render` from any.
 
-    `backends`, `queues`, `tenants`, `scripts`, `loops`: what is configured. Each has its own label, born at zero.
+    `backends`, `queues`, `tenants`, `scripts`, `loops`: what is configured. Each has its own label, born at zero; but
+    of queues and of tenants no more than `label_limit`, the first ones.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class Metrics:
         loops: Iterable[str] = (),
         label_limit: int = 200,
     ) -> None:
-        self._configured_queues = tuple(queues)
-        self._label_limit = max(label_limit, len(self._configured_queues))
+        self._configured_queues = tuple(queues)[:label_limit]
+        self._label_limit = label_limit
         values = {
             "backend": Capped(0, backends),
             "queue": Capped(label_limit, self._configured_queues),
-            "tenant": Capped(label_limit, ("", *tenants)),
+            "tenant": Capped(label_limit, ("", *tenants)[:label_limit]),
             "script": Capped(0, scripts),
             "loop": Capped(0, loops),
             "reason": Capped(0, REASONS),

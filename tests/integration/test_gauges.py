@@ -1,9 +1,13 @@
 """What a scrape says about Redis: bounded, the same for all, and never the reason why a scrape fails."""
 
+import json
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from service.transport import Encodable, Transport
 from tests.kit.proxy import Proxy
 from tests.kit.waiting import eventually
 from tests.kit.yards import QUEUE, Yard, a_yard, counted
@@ -55,6 +59,37 @@ async def test_ten_thousand_queues_cost_as_much_as_the_limit_allows(yard: Yard):
         assert text.count("coatcheck_oldest_overdue_seconds{") == 20
         assert 'queue="mine"' in text
         assert counted(service, "queues_unlisted") == 10_000 - 19
+
+
+async def test_configured_queues_are_within_the_limit_too(yard: Yard):
+    await yard.redis.zadd(yard.keys.queues, {f"q{n:02}": n for n in range(30)})
+    service = yard.service("api", LABEL_LIMIT="5", QUEUES=json.dumps({f"q{n:02}": {"max_ready": 5} for n in range(20)}))
+    async with yard.dispatcher(service):
+        await service.gauges.refresh()
+        text = service.metrics.render()[0].decode()
+        assert text.count("coatcheck_oldest_overdue_seconds{") == 5
+        assert counted(service, "queues_unlisted") == 25
+
+
+async def test_a_look_at_many_queues_is_sent_in_pieces(yard: Yard, monkeypatch):
+    """One write of thousands of commands would keep Redis from moving jobs for as long as it takes them all."""
+    sent, really = [], Transport.send
+
+    async def send(self: Transport, commands: Sequence[tuple[Encodable, ...]], **options: bool) -> list[Any]:
+        sent.append(len(commands))
+        return await really(self, commands, **options)
+
+    monkeypatch.setattr(Transport, "send", send)
+    for n in range(300):
+        await yard.redis.zadd(yard.keys.queue(f"q{n:03}").delayed, {f"m{each}": 9e12 for each in range(1 + n % 7)})
+    await yard.redis.zadd(yard.keys.queues, {f"q{n:03}": n for n in range(300)})
+    service = yard.service("api", LABEL_LIMIT="300")
+    async with yard.dispatcher(service):
+        sent.clear()
+        await service.gauges.refresh()
+        assert max(sent) <= 1000
+        for n in (0, 124, 125, 299):
+            assert counted(service, "backlog_jobs", queue=f"q{n:03}", state="future") == 1 + n % 7
 
 
 async def test_a_wrong_typed_key_hides_no_other_queue(yard: Yard):
