@@ -106,7 +106,7 @@ async def test_an_outage_of_twenty_minutes_costs_no_job_an_attempt(
             assert await site.count("dead") == 0
             for dispatcher in three:
                 charged = await dispatcher.metric("jobs_total", outcome="retried")
-                # Where a second is too long, a busy machine brings failures of its own, once there is something to fetch.
+                # With a timeout of a second, a busy machine brings failures of its own, once there is work again.
                 assert charged == 0 or outage is in_silence, f"{charged} charged, over at {over}: {story(dispatcher)}"
                 assert await dispatcher.metric("buried_total") == 0
                 assert await dispatcher.metric("breaker_opened_total") >= 1
