@@ -11,6 +11,7 @@ from typing import Any, Final
 from service import pages
 from service.clock import ServerClock
 from service.keys import Keys, QueueKeys
+from service.members import text_of
 from service.records import Counts
 from service.transport import Encodable, Transport
 
@@ -75,7 +76,7 @@ class Census:
 
     async def first_queues(self, limit: int, offset: int = 0) -> list[str]:
         command = ("ZRANGE", self._keys.queues, offset, offset + limit - 1)
-        return [_text(queue) for queue in (await self._transport.send([command]))[0]]
+        return [text_of(queue) for queue in (await self._transport.send([command]))[0]]
 
     async def some_queues(self, cursor: int, about: int) -> tuple[int, list[str]]:
         """About so many queues of the index, from `cursor` on, and where to go on (0: that was the end).
@@ -84,7 +85,7 @@ class Census:
         may come twice while the index grows or shrinks. A short index comes as a whole.
         """
         reply, flat = (await self._transport.send([("ZSCAN", self._keys.queues, cursor, "COUNT", about)]))[0]
-        return int(reply), list(dict.fromkeys(map(_text, flat[::2])))
+        return int(reply), list(dict.fromkeys(map(text_of, flat[::2])))
 
     async def number_of_queues(self) -> int:
         return int((await self._transport.send([("ZCARD", self._keys.queues)]))[0])
@@ -102,7 +103,7 @@ class Census:
             command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", PAGE, "TYPE", "zset")
             reply, members = (await self._transport.send([command]))[0]
             cursor = int(reply)
-            found |= {queue for member in members if (queue := self._keys.queue_of(_text(member))) is not None}
+            found |= {queue for member in members if (queue := self._keys.queue_of(text_of(member))) is not None}
             if cursor == 0:
                 break
         return cursor, found
@@ -141,7 +142,7 @@ class Census:
         """Members of the dead set, the longest dead first; only those that died at `before_ms` or earlier, if given."""
         most = "+inf" if before_ms is None else before_ms
         command = ("ZRANGE", self._keys.queue(queue).dead, "-inf", most, "BYSCORE", "LIMIT", 0, limit)
-        return [_text(member) for member in (await self._transport.send([command]))[0]]
+        return [text_of(member) for member in (await self._transport.send([command]))[0]]
 
 
 def _counting(of: QueueKeys, kind: Any, now_ms: int) -> list[tuple[Encodable, ...]]:
@@ -167,10 +168,6 @@ def _counts(now_ms: int, replies: list[Any]) -> Counts | Exception:
 
 def _score(first: list[bytes]) -> int | None:
     return pages.ms_of(first[1]) if first else None
-
-
-def _text(member: bytes) -> str:
-    return member.decode("utf-8", "surrogateescape")
 
 
 def _info(replies: list[Any]) -> dict[str, str]:

@@ -12,9 +12,9 @@ from service import pages
 from service.census import Census
 from service.errors import InvalidBody
 from service.ledger import Ledger
+from service.members import backend_of
 from service.metrics import Metrics
 from service.records import Job, Place, Stranger
-from storage_backends.reference import InvalidName, Reference
 
 MAX_REFERENCES: Final = 1000  #: one call of a script
 MAX_LIMIT: Final = 10_000  #: about 50 ms of Redis, in pieces of 5
@@ -87,7 +87,7 @@ class DeadJobs:
         """Backend by backend, so that each is counted as its own."""
         by_backend: dict[str, list[str]] = {}
         for member in dict.fromkeys(members):
-            by_backend.setdefault(_backend(member), []).append(member)
+            by_backend.setdefault(backend_of(member), []).append(member)
         total = 0
         for backend, some in by_backend.items():
             done = await self._scripts[verb](queue, some)
@@ -112,11 +112,3 @@ def _chosen(
 
 def _died_ms(each: Job | Stranger) -> int:
     return each.score_ms if isinstance(each, Stranger) else each.died_at_ms or 0
-
-
-def _backend(member: str) -> str:
-    """For the metrics; what is no reference has none."""
-    try:
-        return Reference.parse(member).backend
-    except InvalidName:
-        return ""

@@ -22,6 +22,7 @@ from service import pages
 from service.clock import ServerClock
 from service.errors import OutcomeUnknown, RedisFull, RedisUnavailable, RetryLater
 from service.keys import Keys
+from service.members import text_of
 from service.records import (
     Buried,
     Claimed,
@@ -209,8 +210,8 @@ class Ledger:
         reply = await self._runner.run("due", "", ["", limit], keys=(self._keys.queues,))
         now, later, first, *pairs = reply
         self.clock.learn(now)
-        queues = [(_text(name), int(max(0.0, float(look)))) for name, look in _groups(pairs, 2)]
-        return DueQueues(now, queues, math.ceil(float(later)) if later else None, _text(first) if first else None)
+        queues = [(text_of(name), int(max(0.0, float(look)))) for name, look in _groups(pairs, 2)]
+        return DueQueues(now, queues, math.ceil(float(later)) if later else None, text_of(first) if first else None)
 
     async def claim(self, queue: str, request: ClaimRequest) -> Claimed:
         """delayed -> ready (inline) or leased. Not repeated: what an unseen answer leased comes back when it ends."""
@@ -236,7 +237,7 @@ class Ledger:
                 PutBack(name.decode(), count, int(oldest), int(again))
                 for name, count, oldest, again in _groups(put_back, 4)
             ],
-            buried=[Buried(_text(member), reason.decode()) for member, reason in _groups(buried, 2)],
+            buried=[Buried(text_of(member), reason.decode()) for member, reason in _groups(buried, 2)],
             skipped=skipped,
             next_look_ms=int(look) if look else None,
             leases_expired=bool(expired),
@@ -306,7 +307,7 @@ class Ledger:
     async def reclaim(self, queue: str, limit: int = MAX_MEMBERS) -> list[tuple[str, str]]:
         """leased past its deadline -> delayed, or dead after too many expiries. Returns members and states."""
         reply = await self._runner.run("reclaim", queue, ["", queue, limit, self._max_expiries])
-        return [(_text(member), state.decode()) for member, state in _groups(reply, 2)]
+        return [(text_of(member), state.decode()) for member, state in _groups(reply, 2)]
 
     # ---- owners and operators --------------------------------------------------------------------------------------
 
@@ -347,7 +348,7 @@ class Ledger:
     async def lookup(self, reference: Reference) -> Job | None:
         """Where this job is; None if it is nowhere (delivered, cancelled, purged or never accepted)."""
         reply = await self._runner.run("lookup", reference.queue, [str(reference), reference.uuid])
-        state, score, moved, record = map(_text, reply)
+        state, score, moved, record = map(text_of, reply)
         if state == "gone":
             return None
         return pages.job(reference, state, score, moved, record)
@@ -376,12 +377,6 @@ class Ledger:
             purged, left = purged + some, left[looked_at:]
         return purged
 
-    async def oldest_dead(self, queue: str, limit: int) -> list[tuple[str, int]]:
-        """Members of the dead set and when they died, ms, the longest dead first."""
-        dead = self._keys.queue(queue).dead
-        pairs = (await self._runner.read([("ZRANGE", dead, 0, limit - 1, "WITHSCORES")]))[0]
-        return [(_text(member), int(float(score))) for member, score in _groups(pairs, 2)]
-
     async def pause(self, queue: str) -> bool:
         """Stop dispatching; what is leased is still delivered. Returns whether it was running."""
         return bool(await self._runner.run("pause", queue, [queue, self._keys.wake, 1]))
@@ -395,7 +390,7 @@ class Ledger:
     async def collect_trash(self, queue: str, limit: int, *, put_off_ms: int) -> list[str]:
         """Members of the trash whose deletion is due; nobody else is given them for `put_off_ms`."""
         reply = await self._runner.run("collect_trash", queue, ["", queue, limit, put_off_ms])
-        return [_text(member) for member in reply]
+        return [text_of(member) for member in reply]
 
     async def empty_trash(self, queue: str, members: Sequence[str]) -> int:
         """trash -> -, after the backend confirmed the deletion."""
@@ -436,11 +431,6 @@ def _groups(flat: Sequence[Any], size: int) -> Iterator[tuple[Any, ...]]:
 
 def _members(jobs: Iterable[Leased]) -> list[Encodable]:
     return [part for job in jobs for part in (str(job.reference), job.token)]
-
-
-def _text(member: bytes) -> str:
-    """A member as text. What is no reference may be any bytes, and must come back as the same ones."""
-    return member.decode("utf-8", "surrogateescape")
 
 
 def _scheduled(entry: Entry, outcome: Any) -> Scheduled:

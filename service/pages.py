@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from service.errors import InvalidQuery
+from service.members import reference_of, text_of
 from service.records import Job, Page, Place, Stranger
-from storage_backends.reference import MAX_TS_MS, InvalidName, Reference
+from storage_backends.reference import MAX_TS_MS, Reference
 
 #: A score as Redis spells it. float() takes more: `nan`, `1_0`, ` 1 `, which Redis does not.
 _score: Final = re.compile(r"-?(?:inf|[0-9]{1,32}(?:\.[0-9]{1,32})?(?:e[+-]?[0-9]{1,3})?)")
@@ -41,8 +42,8 @@ def page(queue: str, state: str, reply: Sequence[Any]) -> Page:
     left, *flat = reply
     members: list[tuple[Place, Job | Stranger]] = []
     for told in zip(*[iter(flat)] * 4, strict=True):
-        member, score, moved, record = (part.decode("utf-8", "surrogateescape") for part in told)
-        reference = _reference(queue, member)
+        member, score, moved, record = map(text_of, told)
+        reference = reference_of(member, queue)
         if reference is None:
             members.append((Place(score, member), _stranger(member, state, score, record)))
         else:
@@ -95,15 +96,6 @@ def _padded(cursor: str) -> str:
     if len(cursor) > _MAX_CURSOR:
         raise ValueError("no cursor of ours is that long")
     return cursor + "=" * (-len(cursor) % 4)
-
-
-def _reference(queue: str, member: str) -> Reference | None:
-    """None for what is no reference, or one of another queue."""
-    try:
-        reference = Reference.parse(member)
-    except InvalidName:
-        return None
-    return reference if reference.queue == queue else None
 
 
 def _stranger(member: str, state: str, score: str, record: str) -> Stranger:

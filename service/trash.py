@@ -14,9 +14,10 @@ import structlog
 from service.clock import Clock
 from service.errors import RetryLater
 from service.ledger import Ledger
+from service.members import reference_of
 from service.metrics import Metrics
 from storage_backends.base import StorageBackend, StorageError, StorageUnavailable
-from storage_backends.reference import InvalidName, Reference
+from storage_backends.reference import Reference
 
 PUT_OFF_MS: Final = 60_000
 #: A backend that this process does not know may be configured again, or elsewhere.
@@ -42,7 +43,9 @@ class Trash:
         self._clock = clock
         self._waiting: deque[Reference] = deque()
         self._failing_since_ms: dict[str, int] = {}  # by backend, by Redis's clock
-        self.wake: Callable[[], None] = _nobody  #: called when there is something to delete; wiring sets the loop's
+        self.wake: Callable[[], None] = lambda: (
+            None
+        )  #: called when there is something to delete; wiring sets the loop's
 
     async def collect(self, queue: str) -> None:
         """Takes up what is due in this queue's trash; the rest comes with the next look."""
@@ -51,11 +54,11 @@ class Trash:
             return
         strange: list[str] = []
         for member in members:
-            reference = _reference(member)
-            if reference is not None and reference.queue == queue:
-                self._waiting.append(reference)
-            else:
+            reference = reference_of(member, queue)
+            if reference is None:
                 strange.append(member)
+            else:
+                self._waiting.append(reference)
         if strange:
             # No script of ours put them there, and what another queue's reference names may be in use.
             log.warning("trash held members that are no references of its queue", queue=queue, count=len(strange))
@@ -133,19 +136,8 @@ class Trash:
             log.warning("deletions could not be put off further", code=error.code)
 
 
-def _reference(member: str) -> Reference | None:
-    try:
-        return Reference.parse(member)
-    except InvalidName:
-        return None
-
-
 def _by_queue(page: list[Reference]) -> dict[str, list[Reference]]:
     grouped: dict[str, list[Reference]] = {}
     for reference in page:
         grouped.setdefault(reference.queue, []).append(reference)
     return grouped
-
-
-def _nobody() -> None:
-    """Before wiring."""

@@ -259,7 +259,7 @@ async def test_a_buried_job_keeps_its_payload_and_says_why(rig):
     job = await rig.leased()
     assert await rig.ledger.bury(QUEUE, [(job, "payload_corrupt")]) == [True]
     assert await rig.where(job.reference) == {"dead"}
-    assert await rig.ledger.oldest_dead(QUEUE, 10) == [(str(job.reference), T0)]
+    assert await rig.score("dead", job.reference) == T0
     assert (await rig.record(job.reference))["reason"] == "payload_corrupt"
 
 

@@ -75,7 +75,7 @@ class Machine(RuleBasedStateMachine):
             claimed = await rig.claim()
             await rig.deliver(*claimed.leased)
             rig.now_ms += 10**6
-        await rig.ledger.purge(QUEUE, [member for member, _ in await rig.ledger.oldest_dead(QUEUE, 1_000)])
+        await rig.ledger.purge(QUEUE, await rig.members("dead"))
         await rig.ledger.empty_trash(QUEUE, await rig.ledger.collect_trash(QUEUE, 1_000, put_off_ms=1))
         await rig.nothing_left()
 

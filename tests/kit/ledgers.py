@@ -179,6 +179,11 @@ class Rig:
         scores: dict[bytes, float] = getattr(await self.dump(reference.queue), name)
         return scores.get(str(reference).encode())
 
+    async def members(self, state: str) -> list[str]:
+        """The first 1,000 that are `delayed`, `leased` or `dead`, in the order of their set."""
+        page = await self.ledger.page(QUEUE, state, 1_000)
+        return [place.member for place, _ in page.members]
+
     async def ready(self, queue: str = QUEUE) -> list[bytes]:
         """The ready list, oldest first."""
         return list(reversed(await self.redis.lrange(self.keys.queue(queue).ready, 0, -1)))
