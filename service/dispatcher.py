@@ -249,7 +249,7 @@ class Dispatcher:
                 shares=reservation.shares,
             )
             claimed = await self._ledger.claim(queue, request)
-            self._fetcher.accept(queue, claimed.leased, reservation)
+            await self._fetcher.accept(queue, claimed.leased, reservation)
         return claimed, request.shares
 
     async def _account(self, queue: str, claimed: Claimed) -> None:

@@ -7,7 +7,7 @@ or given up, so that a slow backend fills its own slots and nobody else's, and w
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -31,7 +31,7 @@ FULL_WAIT_MS: Final = 1000
 #: While another process's or queue's probe is under way, jobs step back only so far: it is over in a moment.
 _PROBE_WAIT_MS: Final = 1000
 #: For giving leases back at a stop, all queues together. With Redis away they run out by themselves.
-_RELEASE_S: Final = 5.0
+RELEASE_S: Final = 1.5
 
 log = structlog.get_logger(__name__)
 
@@ -120,6 +120,7 @@ class Fetcher:
         self._held: set[_Held] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._extending = asyncio.Lock()
+        self._closed = False
 
     # Before and after a claim
 
@@ -152,8 +153,11 @@ class Fetcher:
         part = max(1, depot.bulkhead.slots // sharers)
         return Share(depot.bulkhead.take(min(part, depot.free())))
 
-    def accept(self, queue: str, jobs: Iterable[Leased], reservation: Reservation) -> None:
-        """See these jobs to their end. Returns at once."""
+    async def accept(self, queue: str, jobs: Sequence[Leased], reservation: Reservation) -> None:
+        """See these jobs to their end. Returns at once; but after `drain` it gives them back before it returns."""
+        if self._closed:
+            await self._release(queue, jobs)
+            return
         for job in jobs:
             bulkhead = reservation.use(job.reference.backend)
             held = _Held(queue, job, self._clock.monotonic_s())
@@ -186,28 +190,37 @@ class Fetcher:
             return held.job
 
     async def drain(self, grace_s: float) -> None:
-        """Finishes what is in hand within `grace_s`, and gives the rest back, uncharged. No claim is under way."""
+        """Finishes what is in hand within `grace_s`, and gives the rest back, uncharged, within RELEASE_S.
+
+        What a claim that is still under way brings later goes back at once.
+        """
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
+        self._closed = True
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for outbox in self._outboxes.values():
             await outbox.aclose()
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await self._release_all()
+        except TimeoutError:
+            log.warning("leases left to run out", count=len(self._held))
+        self._held.clear()
+
+    async def _release_all(self) -> None:
         by_queue: dict[str, list[Leased]] = {}
-        async with self._extending:
+        async with self._extending:  # one under way may yet bring new tokens
             for held in self._held:
                 held.ending = True
                 by_queue.setdefault(held.queue, []).append(held.job)
-        self._held.clear()
-        try:
-            async with asyncio.timeout(_RELEASE_S):
-                await asyncio.gather(*(self._give_back(queue, jobs) for queue, jobs in by_queue.items()))
-        except TimeoutError:
-            log.warning("leases left to run out", queues=len(by_queue))
+        await asyncio.gather(*(self._release(queue, jobs) for queue, jobs in by_queue.items()))
 
-    async def _give_back(self, queue: str, jobs: list[Leased]) -> None:
+    async def _release(self, queue: str, jobs: Sequence[Leased]) -> None:
+        if not jobs:
+            return
         try:
             released = await self._ledger.release(queue, jobs)
             log.info("leases given back at stop", queue=queue, count=released)

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from service.records import Job
+from service.ledger import Ledger
+from service.records import Claimed, ClaimRequest, Job
 from service.wiring import Service
 from storage_backends.base import PayloadMissing
 from storage_backends.reference import Reference
@@ -271,6 +272,34 @@ async def test_a_stop_waits_for_the_claims_that_are_under_way(yard: Yard, redis_
         assert await yard.size("leases") == 0
         assert await yard.size("delayed") == 5
         await redis_proxy.heal()
+
+
+async def test_what_a_claim_brings_after_the_stop_goes_back_at_once(yard: Yard, monkeypatch):
+    """Nobody waits any longer for what is fetched, and its leases would have to run out."""
+    service = yard.service(DISPATCHER__GRACE="0s", DISPATCHER__LEASE="60s")
+    backend, claim = hooked(service), Ledger.claim
+    claimed, stopped = asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Ledger, queue: str, request: ClaimRequest) -> Claimed:
+        answer = await claim(self, queue, request)
+        claimed.set()
+        await stopped.wait()
+        return answer
+
+    monkeypatch.setattr(Ledger, "claim", slow)
+    await yard.offloaded([b"%d" % n for n in range(5)])
+    async with yard.dispatcher(service):
+        await claimed.wait()
+        await service.stop_dispatching()
+        assert await yard.size("leases") == 5
+        stopped.set()
+        await eventually(lambda: _delayed(yard, 5), described="they were given back")
+        assert await yard.size("leases") == 0
+        assert backend.gets == []
+
+
+async def _delayed(yard: Yard, count: int) -> bool:
+    return await yard.size("delayed") == count
 
 
 async def test_a_stop_without_redis_ends_within_its_bounds(yard: Yard, redis_proxy: Proxy):
