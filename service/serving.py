@@ -19,7 +19,7 @@ from service.errors import CannotStart
 from service.wiring import Service
 
 _BACKLOG: Final = 2048
-#: HTTP answers under way at a stop get so long; then their connections are closed.
+#: HTTP answers under way at a stop get so long, but no longer than the grace period and 1 s; then they are cancelled.
 _HTTP_GRACE_S: Final = 5
 
 log = structlog.get_logger(__name__)
@@ -56,7 +56,7 @@ async def serve(
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=_HTTP_GRACE_S,
+            timeout_graceful_shutdown=min(_HTTP_GRACE_S, int(service.settings.dispatcher.grace_s) + 1),
         )
     )
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")

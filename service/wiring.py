@@ -53,6 +53,14 @@ _PROBE_S: Final = 1.0  #: how often an open breaker's time is looked at
 _OWNERSHIP_S: Final = 60.0  #: how often it is asked whose a backend's place is: one small read
 _RETRY_S: Final = 1.0  #: between two looks at a Redis that is not there yet
 _PING_S: Final = 2.0  #: probes are usually given up after a few seconds
+#: A stop is over so long after the grace period, whatever hangs: leases are given back, loops and backends closed. Who
+#: starts the process must not kill it earlier (ops/kubernetes, ops/compose.yaml). It is up to 2 s more if all hangs at
+#: once and nothing is left for the last parts, Python's own end included.
+STOP_S: Final = 3.0
+_SETTLE_S: Final = 1.5  #: for claims under way at a stop, also with a shorter grace: their leases are given back
+_LOOPS_S: Final = 0.5  #: for the loops' last rounds; a claim is over by then, or has had all of the grace period
+_BACKENDS_S: Final = 1.0  #: for uploads that nobody waits for any more: most arrive, and the sweeper finds the rest
+_CLOSE_MIN_S: Final = 0.3  #: for each part, also when there is no time left: what does not hang needs no longer
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +102,7 @@ class Service:
         self._loops = Loops(self._the_loops())
         self._started = False
         self._stopping = False
+        self._grace_ends_s: float | None = None  # known once it is told to stop
 
     async def start(self, redis_within_s: float | None = None) -> None:
         """Waits for Redis, looks whether it will do, starts the backends and the loops. Raises CannotStart.
@@ -109,22 +118,34 @@ class Service:
         log.info("started", role=self.role, installation=installation, backends=sorted(self.backends))
 
     async def stop_dispatching(self) -> None:
-        """No more claims; what is held is finished or given back within the grace period. `close` must follow."""
+        """No more claims; what is held is finished within the grace period or then given back. `close` must follow."""
         self._stopping = True
         self._dispatcher.stop()
         self._dispatch_loop.stop()
-        await self._loops.settled(self._dispatch_loop)
-        await self._fetcher.drain(self.settings.dispatcher.grace_s)
+        grace_ends_s = self._grace_ends()
+        await self._loops.settled(self._dispatch_loop, max(_SETTLE_S, self.settings.dispatcher.grace_s))
+        await self._fetcher.drain(max(0.0, grace_ends_s - _now_s()))
 
     async def close(self) -> None:
-        """Closes everything, in reverse. Idempotent. No call to any part is under way or follows."""
-        await self._loops.stop()
-        await self.producer.aclose()
-        await self._wake.aclose()
-        for backend in self.backends.values():
-            await backend.aclose()
-        await self._pool.disconnect()
+        """Closes everything, in reverse. Idempotent. No call to any part is under way or follows.
+
+        Over at most STOP_S after the grace period, which begins with the first call to stop anything.
+        """
+        grace_ends_s = self._grace_ends()
+        ends_s = grace_ends_s + STOP_S
+        await self._loops.stop(_LOOPS_S)
+        await _by(max(grace_ends_s, _now_s() + _CLOSE_MIN_S), "producer", self.producer.aclose())
+        await _by(ends_s, "wake-up channel", self._wake.aclose())
+        backends = asyncio.gather(*(backend.aclose() for backend in self.backends.values()))
+        await _by(min(ends_s, _now_s() + _BACKENDS_S), "backends", backends)
+        await _by(ends_s, "Redis", self._pool.disconnect())
         log.info("stopped")
+
+    def _grace_ends(self) -> float:
+        """When the grace period is over, by the event loop's clock."""
+        if self._grace_ends_s is None:
+            self._grace_ends_s = _now_s() + self.settings.dispatcher.grace_s
+        return self._grace_ends_s
 
     @property
     def started(self) -> bool:
@@ -325,6 +346,19 @@ class Service:
         except TimeoutError:
             return [f"Redis did not answer within {_PING_S:g} s"]
         return []
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _by(ends_s: float, part: str, closing: Awaitable[object]) -> None:
+    """Waits for `closing` until then, but for _CLOSE_MIN_S at least, and then gives it up."""
+    try:
+        async with asyncio.timeout_at(max(ends_s, _now_s() + _CLOSE_MIN_S)):
+            await closing
+    except TimeoutError:
+        log.warning("closing was given up", part=part)
 
 
 def hangs_after_s(redis_timeout_s: float) -> float:

@@ -1,10 +1,12 @@
 """The life of a process: how it starts, how it does not, how it ends. By what the shell sees: exit codes and stderr."""
 
+import asyncio
 import os
 import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -195,6 +197,29 @@ async def test_a_signal_ends_it_with_exit_code_0(site: Site, number: signal.Sign
         await process.is_ready()
         assert await process.stopped(number) == 0, process.log
         assert "Traceback" not in process.log
+
+
+@pytest.mark.parametrize("grace_s", [0, 2])
+async def test_a_stop_ends_soon_after_the_grace_period_whatever_hangs(site: Site, grace_s: int) -> None:
+    """Who started it kills it then, and what it holds would not be given back: here S3 hangs in fetches and in an
+    upload whose client still waits."""
+    patience = {"DISPATCHER__FETCH_TIMEOUT": "30s", "BACKENDS__S3__TIMEOUT": "60s", "DISPATCHER__LEASE": "5m"}
+    async with Proxy(site.store.port) as s3, site.producing() as service:
+        with running(site.environ(s3_url=s3.http_url, DISPATCHER__GRACE=f"{grace_s}s", **patience)) as process:
+            await process.is_ready()
+            s3.hold()
+            await accepted(service, {number: payload(number, offloaded=True) for number in range(4)})
+            await eventually(lambda: _leases(site, 4), 20, "jobs are in its hands")
+            connections = s3.connections
+            upload = asyncio.create_task(_sent(process, 9, offloaded=True))
+            await eventually(lambda: s3.connections > connections, 20, "an upload is under way")
+            began_s = time.monotonic()
+            assert await process.stopped(signal.SIGTERM) == 0, process.log
+            took_s = time.monotonic() - began_s
+            await asyncio.gather(upload, return_exceptions=True)
+            assert took_s < grace_s + 5, process.log
+            await _leases(site, 0)
+        await s3.heal()
 
 
 async def test_a_signal_ends_it_also_while_it_waits_for_redis(site: Site) -> None:

@@ -1,6 +1,8 @@
 """Threads: bounded, cancellable as far as a thread can be, and never in the loop's way."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -132,6 +134,47 @@ async def test_the_result_of_a_cancelled_call_is_not_lost(threads: Threads, gate
 
 async def test_a_call_that_is_awaited_to_its_end_is_not_abandoned(threads: Threads) -> None:
     assert await threads.run(lambda: 7, abandoned=lambda _: pytest.fail("abandoned")) == 7
+
+
+def test_python_ends_without_waiting_for_a_thread_that_hangs() -> None:
+    """A process that is told to stop would otherwise stay for as long as its slowest connection."""
+    code = """
+import asyncio, threading
+from storage_backends.threads import Threads
+
+async def main():
+    threads, begun = Threads("test", 1, 30.0), threading.Event()
+    task = asyncio.create_task(threads.run(lambda: begun.set() or threading.Event().wait()))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    try:
+        async with asyncio.timeout(0.01):
+            await threads.aclose()
+    except TimeoutError:
+        print("given up")
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=20, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("given up\n", "")
+
+
+async def test_closing_ends_its_threads_and_what_waited_for_them(threads: Threads, gate: Gate) -> None:
+    running = [asyncio.create_task(threads.run(gate)) for _ in range(2)]
+    await begun(gate, 2)
+    waiting = asyncio.create_task(threads.run(gate))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(threads.aclose())
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gate.opened.set()
+    await closing
+    assert await asyncio.gather(*running) == ["through"] * 2
+    assert gate.calls == 2
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("test-call")] == []
+    with pytest.raises(RuntimeError, match="test-call is closed"):
+        await threads.run(gate)
 
 
 async def test_closing_waits_for_its_threads_but_not_for_ever(gate: Gate) -> None:
