@@ -47,7 +47,8 @@ async def serve(
 ) -> None:
     """Serves `app` and runs `service` until SIGTERM or SIGINT, or, if there is one, until `meanwhile` is done.
 
-    `meanwhile` begins when the service has started. Raises CannotStart, and what `meanwhile` raises, once all is shut.
+    `meanwhile` begins when the service has started. Raises CannotStart, what `meanwhile` raises, and what ended the
+    HTTP server, once all is shut.
     """
     server = _Server(
         uvicorn.Config(
@@ -62,14 +63,15 @@ async def serve(
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     work = asyncio.create_task(_work(service, meanwhile), name="work")
     stopped = asyncio.create_task(_signalled(), name="signals")
+    results: list[object] = []
     try:
         await asyncio.wait([http, work, stopped], return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
         work.cancel()
         server.should_exit = True
-        await asyncio.gather(service.stop_dispatching(), http, return_exceptions=True)
-        results = await asyncio.gather(work, stopped, return_exceptions=True)
+        results += await asyncio.gather(service.stop_dispatching(), http, return_exceptions=True)
+        results += await asyncio.gather(work, stopped, return_exceptions=True)
         await service.close()
     for result in results:
         if isinstance(result, Exception):
