@@ -99,7 +99,9 @@ class TenantSettings(RoutingOverrides):
 
 class QueueSettings(RoutingOverrides):
     ready_key: Filled | None = setting(
-        None, "The list that consumers read, if not `<prefix>:{<queue>}:ready`; queues may share one"
+        None,
+        "The list that consumers read, if not `<prefix>:{<queue>}:ready`; queues may share one, which may then outgrow "
+        "MAX_READY by what the other queues have leased",  # claim knows the leases of its own queue alone
     )
     max_ready: Positive = setting(10_000, "Entries in the ready list above which due jobs wait")
     max_ready_bytes: Bytes = setting("256MiB", "Size of the ready list above which due jobs wait")
