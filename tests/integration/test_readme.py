@@ -13,7 +13,7 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -26,6 +26,7 @@ from tests.kit.s3_servers import ENVIRONMENT, S3Server
 from tests.kit.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 QUEUE = "emails"
 #: What takes minutes or another machine: tests/house sees that it is there, other tests and CI run it.
 ELSEWHERE = ("./ops/", "docker ")
@@ -46,9 +47,7 @@ class Block:
 
 def _blocks() -> list[Block]:
     found, section = [], ""
-    for piece in re.finditer(
-        r"^## ([^\n]+)$|^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    ):
+    for piece in re.finditer(r"^## ([^\n]+)$|^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
         section = piece[1] or section
         if piece[2]:
             found.append(Block(section, piece[2], piece[3]))
@@ -122,10 +121,10 @@ class Desk:
         assert process.returncode == 0, f"{block.text}\n{output}"
         return output
 
-    async def accepted(self, delay: str) -> str:
+    async def accepted(self, delay: str, queue: str = QUEUE) -> str:
         """The reference of a small job."""
         async with httpx.AsyncClient(base_url=self.url) as http:
-            answer = await http.post(f"/v1/queues/{QUEUE}/jobs", params={"delay": delay}, content=b"hello")
+            answer = await http.post(f"/v1/queues/{queue}/jobs", params={"delay": delay}, content=b"hello")
         assert answer.status_code == 201, answer.text
         return str(answer.json()["reference"])
 
@@ -142,7 +141,7 @@ async def deployed(desk: Desk) -> AsyncIterator[Child]:
         assert service.running, service.output()
         async with httpx.AsyncClient(base_url=desk.url) as http:
             try:
-                return (await http.get("/readyz")).json() == {"status": "ready", "backends": {"s3": "ok"}}
+                return bool((await http.get("/readyz")).json() == {"status": "ready", "backends": {"s3": "ok"}})
             except httpx.TransportError:
                 return False
 
@@ -167,7 +166,8 @@ async def test_whoever_types_the_readme_from_top_to_bottom_gets_no_error(desk: D
     """It is the first thing that people do, and what fails there is the last."""
     of = Keys().queue(QUEUE)
     said = {}
-    async with deployed(desk):
+    async with deployed(desk), consuming(desk, redis_client):
+        await _lists_every_call(desk)
         for block in TYPED:
             await desk.accepted("0s")  # for whoever pops
             desk.reference = await desk.accepted("1h")
@@ -179,7 +179,26 @@ async def test_whoever_types_the_readme_from_top_to_bottom_gets_no_error(desk: D
         assert "Jobs accepted: 2, refused: 0" in told
         assert f"coatcheck:{{{QUEUE}}}:ready" in told
         _as_shown(next(output for block, output in said.items() if "/jobs?delay=5s" in block.text))
-        await _consumed(desk, redis_client)
+
+
+async def _lists_every_call(desk: Desk) -> None:
+    """The README's table of calls, abbreviated as it is, holds what /openapi.json does and nothing else."""
+    async with httpx.AsyncClient(base_url=desk.url) as http:
+        described = (await http.get("/openapi.json")).json()["paths"]
+    there = {(method.upper(), path) for path, methods in described.items() for method in methods}
+    rows = re.findall(r"^\| (`(?:[A-Z]+ )?/\S.*?) \|", README, re.MULTILINE)
+    told = set()
+    for row in rows:
+        method = "GET"
+        for named, end in re.findall(r"`(?:([A-Z]+) )?[…]?(/[^`?]*)", row):
+            method = named or method
+            told.add((method, end))
+    assert not [each for each in told if not any(_is(each, call) for call in there)], "no such call"
+    assert not [call for call in there if not any(_is(each, call) for each in told)], "not in the table"
+
+
+def _is(told: tuple[str, str], call: tuple[str, str]) -> bool:
+    return told[0] == call[0] and call[1].endswith(told[1])
 
 
 def _as_shown(answer: str) -> None:
@@ -191,17 +210,22 @@ def _as_shown(answer: str) -> None:
     assert got == {}
 
 
-async def _consumed(desk: Desk, redis: Redis) -> None:
-    """The consumer that works at least once, until it has handled what there is."""
-    process = await asyncio.create_subprocess_exec(*desk.command(CONSUMER), env=desk.environ, stdout=PIPE)
+@asynccontextmanager
+async def consuming(desk: Desk, redis: Redis) -> AsyncIterator[None]:
+    """The consumer that works at least once, of another queue, idle meanwhile; then there is a job for it, too."""
+    text = CONSUMER.text.replace("emails", "letters")
+    process = await asyncio.create_subprocess_exec(
+        *desk.command(replace(CONSUMER, text=text)), env=desk.environ, stdout=PIPE
+    )
     assert process.stdout is not None
     try:
-        await desk.accepted("0s")
+        yield
+        await desk.accepted("0s", "letters")
         async with asyncio.timeout(30):
             assert await process.stdout.readline() == b"hello\n"
 
         async def finished() -> bool:
-            return not await redis.exists("emails:working", Keys().queue(QUEUE).ready)
+            return not await redis.exists("letters:working", Keys().queue("letters").ready)
 
         await eventually(finished, described="what was handled is gone")
         assert process.returncode is None
