@@ -1,4 +1,5 @@
 """A job's life in Redis: one method a transition. Alone, with its runner, in running scripts and in repeating them.
+How a life begins is in acceptance.py; the rest is here.
 
               schedule                claim (inline) ─────────────────────► ready queue
     producer ──────────► delayed ──── claim (others) ► leased ── deliver ─► ready queue, payload to the trash
@@ -16,11 +17,12 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from service import pages
+from service.acceptance import Acceptance, unknown
 from service.clock import ServerClock
-from service.errors import OutcomeUnknown, RedisFull, RedisUnavailable, RetryLater
+from service.errors import RedisFull, RetryLater
 from service.keys import Keys
 from service.members import text_of
 from service.records import (
@@ -31,36 +33,26 @@ from service.records import (
     Delivered,
     Delivery,
     DueQueues,
-    Entry,
     Failure,
-    Idempotency,
     Job,
     Leased,
-    Outcome,
     Page,
     Place,
     PutBack,
     Retried,
-    Scheduled,
 )
-from service.runner import OnScript, Runner
+from service.runner import MAX_BYTES, MAX_MEMBERS, OnScript, Runner, chunks
 from service.scripts import Scripts
 from service.transport import Encodable, Interrupted, Transport
 from storage_backends.reference import Reference
 
-T = TypeVar("T")
-
-#: A script holds Redis while it runs (1,000 small jobs: about 3 ms), and Lua unpacks at most about 8,000 values.
-MAX_MEMBERS: Final = 1000
-#: Of payload a call, but always one job: 8 MiB hold Redis for 25-34 ms.
-MAX_BYTES: Final = 2**20
 #: Of payload freed by a call, but always one job: to free is cheaper than to move, and 32 MiB hold Redis for 3-10 ms.
 MAX_FREED_BYTES: Final = 32 * 2**20
 #: For this long a repeated DELETE gives the same answer, and a late schedule is refused.
 MARKER_TTL_MS: Final = 3_600_000
 
 
-class Ledger:
+class Ledger(Acceptance):
     """Every method may raise RedisUnavailable: nothing changed, or, where repeating is safe, it may have.
 
     Then the caller may repeat it.
@@ -89,119 +81,20 @@ class Ledger:
 
         `on_overdraft` is told of a queue and how many of its jobs were delivered although Redis was full.
         """
-        self._runner = Runner(transport, keys, scripts, on_script)
-        self._keys = keys
-        self.clock = clock
+        super().__init__(
+            Runner(transport, keys, scripts, on_script),
+            keys,
+            clock,
+            idempotency_ttl_ms=idempotency_ttl_ms,
+            stale_after_ms=stale_after_ms,
+        )
         self._inline = inline
         self._bounds = tuple(lateness_bounds_ms)
-        self._idempotency_ttl_ms = idempotency_ttl_ms
-        self._stale_after_ms = stale_after_ms
         self._max_expiries = max_expiries
         self._backoff_ms = (backoff_min_ms, backoff_max_ms)
         self._overdraft = (overdraft_jobs, overdraft_bytes)
         self._on_overdraft = on_overdraft
         self._seeds = itertools.count(random.getrandbits(30))  # two claims of one process never have the same
-
-    async def now_ms(self) -> int:
-        """Redis's time. Asks Redis if it has not told its time for 5 s; otherwise costs nothing."""
-        if self.clock.known_for_s() > 5:
-            seconds, micros = (await self._runner.read([("TIME",)]))[0]
-            self.clock.learn(int(seconds) * 1000 + int(micros) // 1000)
-        return self.clock.now_ms()
-
-    # ---- accepting -------------------------------------------------------------------------------------------------
-
-    async def schedule(self, queue: str, entries: Sequence[Entry]) -> list[Scheduled | RetryLater]:
-        """- -> delayed. The answers in the entries' order; a RetryLater where Redis refused or did not answer.
-
-        Takes the time of one outage, however many entries: behind a chunk for which Redis was away, none is sent.
-        """
-        answers: list[Scheduled | RetryLater] = []
-        away: RetryLater | None = None
-        for chunk in chunks(entries, lambda entry: len(entry.body or b"")):
-            if away is None:
-                some, away = await self._schedule_chunk(queue, chunk)
-                answers += some
-            else:
-                answers += [_not_sent(away)] * len(chunk)
-        return answers
-
-    async def _schedule_chunk(
-        self, queue: str, entries: Sequence[Entry]
-    ) -> tuple[Sequence[Scheduled | RetryLater], RetryLater | None]:
-        """The answers, and the error, if any, that says that Redis is still away."""
-        try:
-            return await self._schedule(queue, entries, repeat=False), None
-        except Interrupted:
-            return await self._settled(queue, entries)
-        except RetryLater as error:
-            return [error] * len(entries), error if isinstance(error, RedisUnavailable) else None
-
-    async def _settled(
-        self, queue: str, entries: Sequence[Entry]
-    ) -> tuple[Sequence[Scheduled | RetryLater], RetryLater | None]:
-        """After an answer that was not seen: the keyed are repeated, the others looked up; none while Redis is away."""
-        keyed = [entry for entry in entries if entry.idempotency]
-        bare = [entry for entry in entries if not entry.idempotency]
-        found: dict[Reference, Scheduled | RetryLater] = {}
-        away: RetryLater | None = None
-        try:
-            found |= await self._again(queue, keyed) if keyed else {}
-            found |= await self._found(queue, bare) if bare else {}
-        except RedisUnavailable as error:
-            away = error
-        return [found.get(entry.reference) or _unknown(entry.reference, away) for entry in entries], away
-
-    async def _again(self, queue: str, keyed: Sequence[Entry]) -> dict[Reference, Scheduled | RetryLater]:
-        """A key that holds the entry's own reference is success, so that these can be repeated."""
-        try:
-            answers = await self._schedule(queue, keyed, repeat=True)
-        except RedisFull as error:  # by now: the first try may have been carried out
-            return {entry.reference: _unknown(entry.reference, error) for entry in keyed}
-        return {entry.reference: answer for entry, answer in zip(keyed, answers, strict=True)}
-
-    async def _found(self, queue: str, entries: Sequence[Entry]) -> dict[Reference, Scheduled | RetryLater]:
-        """Found = done; not found = unknown: it may be delivered already, or the request may still be on its way."""
-        stand = await self._runner.run("standing", queue, [str(entry.reference) for entry in entries])
-        return {
-            entry.reference: Scheduled(Outcome.SCHEDULED, entry.reference, entry.reason)
-            for entry, stands in zip(entries, stand, strict=True)
-            if stands
-        }
-
-    async def _schedule(self, queue: str, entries: Sequence[Entry], *, repeat: bool) -> list[Scheduled]:
-        keys = self._keys.queue(queue)
-        markers: list[str] = []
-        arguments: list[Encodable] = ["", queue, self._keys.wake, self._idempotency_ttl_ms, self._stale_after_ms]
-        for entry in entries:
-            reference, idempotency = entry.reference, entry.idempotency
-            markers.append(keys.cancelled(reference.uuid))
-            if idempotency:
-                markers.append(idempotency.key)
-            arguments += (
-                str(reference),
-                reference.uuid,
-                reference.ts_ms,
-                "" if entry.put_at_ms is None else entry.put_at_ms,
-                entry.body or b"",
-                entry.reason,
-                idempotency.fingerprint if idempotency else "",
-            )
-        now, *outcomes = await self._runner.run("schedule", queue, arguments, more_keys=markers, repeat=repeat)
-        self.clock.learn(now)
-        return [_scheduled(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
-
-    async def idempotent(self, keys: Sequence[Idempotency]) -> list[Scheduled | None]:
-        """What each key holds: the first job, REPLAYED or REUSED; None if it is free. Looks only: schedule decides."""
-        held: list[bytes | None] = []
-        for chunk in chunks(keys):
-            held += await self._runner.read([("GET", each.key) for each in chunk])
-        return [_first(each, text) if text else None for each, text in zip(keys, held, strict=True)]
-
-    async def discard(self, queue: str, references: Iterable[Reference], *, wait_ms: int = 0) -> None:
-        """- -> trash, or later in the trash: payloads that no job needs, tried in `wait_ms`. Others are left alone."""
-        for chunk in chunks(list(references)):
-            await self._runner.run("discard", queue, ["", queue, wait_ms, *map(str, chunk)])
 
     # ---- dispatching -----------------------------------------------------------------------------------------------
 
@@ -324,7 +217,7 @@ class Ledger:
                 "cancel", reference.queue, arguments, more_keys=[keys.cancelled(reference.uuid)]
             )
         except Interrupted as error:
-            raise _unknown(reference, error) from error
+            raise unknown(reference, error) from error
         return str(reply.decode())
 
     async def reschedule(self, reference: Reference, due_ms: int) -> str:
@@ -340,9 +233,9 @@ class Ledger:
         try:
             state = str((await self._runner.run("reschedule", reference.queue, arguments)).decode())
         except RetryLater as error:
-            raise _unknown(reference, error) from error
+            raise unknown(reference, error) from error
         if state == "gone":
-            raise _unknown(reference, None)
+            raise unknown(reference, None)
         return state
 
     async def lookup(self, reference: Reference) -> Job | None:
@@ -408,52 +301,9 @@ class Ledger:
         return repaired
 
 
-def chunks(
-    items: Sequence[T], size_bytes: Callable[[T], int] | None = None, most: int = MAX_MEMBERS
-) -> Iterator[list[T]]:
-    """`items` in order, in pieces that one script may take: so many members, so many bytes, at least one."""
-    chunk: list[T] = []
-    bytes_left = MAX_BYTES
-    for item in items:
-        size = size_bytes(item) if size_bytes else 0
-        if chunk and (len(chunk) == most or size > bytes_left):
-            yield chunk
-            chunk, bytes_left = [], MAX_BYTES
-        chunk.append(item)
-        bytes_left -= size
-    if chunk:
-        yield chunk
-
-
 def _groups(flat: Sequence[Any], size: int) -> Iterator[tuple[Any, ...]]:
     return zip(*[iter(flat)] * size, strict=True)
 
 
 def _members(jobs: Iterable[Leased]) -> list[Encodable]:
     return [part for job in jobs for part in (str(job.reference), job.token)]
-
-
-def _scheduled(entry: Entry, outcome: Any) -> Scheduled:
-    if isinstance(outcome, bytes):
-        return Scheduled(Outcome(outcome.decode()), entry.reference, entry.reason)
-    kind, held = (part.decode() for part in outcome)
-    reference, reason, _ = held.split("\n", 2)
-    return Scheduled(Outcome(kind), Reference.parse(reference), reason)
-
-
-def _first(idempotency: Idempotency, held: bytes) -> Scheduled:
-    reference, reason, fingerprint = held.decode().split("\n", 2)
-    outcome = Outcome.REPLAYED if fingerprint == idempotency.fingerprint else Outcome.REUSED
-    return Scheduled(outcome, Reference.parse(reference), reason)
-
-
-def _not_sent(cause: Exception) -> RedisUnavailable:
-    error = RedisUnavailable("Redis was away a moment ago; this was not sent")
-    error.__cause__ = cause
-    return error
-
-
-def _unknown(reference: Reference, cause: Exception | None) -> OutcomeUnknown:
-    error = OutcomeUnknown("Redis did not answer; the request may have been carried out", reference=reference)
-    error.__cause__ = cause
-    return error

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from service.errors import RedisUnavailable
-from service.ledger import Ledger, chunks
+from service.ledger import Ledger
 from service.records import Delivery, Leased
+from service.runner import chunks
 
 T = TypeVar("T")
 #: While there is a backlog, which makes jobs late by more. A script for each payload costs a tenth of fetching it.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import service.acceptance
 import service.keys
 import service.ledger
 from service.scripts import Scripts
@@ -188,6 +189,6 @@ def test_a_script_that_writes_first_asks_the_type_of_its_sets_and_hashes(source)
 
 def test_every_script_is_run_by_the_ledger():
     """A transition that nobody can start is one that nobody maintains."""
-    ledger = Path(service.ledger.__file__).read_text()
+    ledger = "".join(Path(module.__file__).read_text() for module in (service.ledger, service.acceptance))
     called = set(re.findall(r'_runner\.run\(\s*"(\w+)"', ledger))
     assert called == {script.name for script in Scripts()}
