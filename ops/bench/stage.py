@@ -91,7 +91,7 @@ class Stage:
     async def bystander(self) -> AsyncIterator["Bystander"]:
         """Fills and looks, with an empty database to begin with."""
         pool = connect(self.redis.url, timeout_s=60, max_connections=8)
-        client = Redis.from_url(self.redis.url)
+        client = Redis.from_url(self.redis.url, socket_timeout=60)  # a million jobs are not flushed in a moment
         try:
             await _emptied(client)
             yield Bystander(client, Ledger(Transport(pool), Keys(), Scripts(), ServerClock(SystemClock())), Keys())
