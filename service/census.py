@@ -97,7 +97,10 @@ class Census:
         return int((await self._transport.send([("ZMSCORE", self._keys.queues, *queues)]))[0].count(None))
 
     async def stray_queues(self, cursor: int, steps: int) -> tuple[int, set[str]]:
-        """Queues that own a sorted set, by `steps` calls of SCAN from `cursor`. Returns where to go on (0: the end)."""
+        """Queues that own a sorted set and are not in the index, by `steps` calls of SCAN from `cursor`.
+
+        Returns where to go on (0: the end), and the queues.
+        """
         found: set[str] = set()
         for _ in range(steps):
             command = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", PAGE, "TYPE", "zset")
@@ -106,7 +109,7 @@ class Census:
             found |= {queue for member in members if (queue := self._keys.queue_of(text_of(member))) is not None}
             if cursor == 0:
                 break
-        return cursor, found
+        return cursor, await self._not_in_the_index(sorted(found))
 
     async def counts(self, queues: Sequence[str]) -> list[Counts | Exception]:
         """How many jobs each queue holds, by state. One with a key of a wrong type gives its error, and hides none."""
@@ -121,15 +124,27 @@ class Census:
         replies = iter(await self._transport.send(commands, raising=False))
         return [_counts(now_ms, [next(replies) for _ in range(8)]) for _ in queues]
 
+    async def _not_in_the_index(self, queues: Sequence[str]) -> set[str]:
+        missing: set[str] = set()
+        for start in range(0, len(queues), PAGE):
+            page = queues[start : start + PAGE]
+            scores = (await self._transport.send([("ZMSCORE", self._keys.queues, *page)]))[0]
+            missing |= {queue for queue, score in zip(page, scores, strict=True) if score is None}
+        return missing
+
     async def dead(self, queues: Sequence[str]) -> list[tuple[int, int | None]]:
         """Of each queue: how many jobs are dead, and when the first of them died, ms."""
         keys = [self._keys.queue(queue).dead for queue in queues]
-        commands: list[tuple[Encodable, ...]] = []
-        for key in keys:
-            commands += [("ZCARD", key), ("ZRANGE", key, 0, 0, "WITHSCORES")]
-        replies = await self._transport.send(commands, raising=False) if commands else []
-        pairs = zip(replies[::2], replies[1::2], strict=True)
-        return [(0, None) if isinstance(first, Exception) else (n, _score(first)) for n, first in pairs]
+        counts = await self._transport.send([("ZCARD", key) for key in keys], raising=False) if keys else []
+        some = [key for key, n in zip(keys, counts, strict=True) if not isinstance(n, Exception) and n]
+        heads: list[tuple[Encodable, ...]] = [("ZRANGE", key, 0, 0, "WITHSCORES") for key in some]
+        firsts = dict(zip(some, await self._transport.send(heads, raising=False) if heads else [], strict=True))
+        return [
+            (0, None)
+            if isinstance(first := firsts.get(key, []), Exception) or key not in firsts
+            else (n, _score(first))
+            for key, n in zip(keys, counts, strict=True)
+        ]
 
     async def dead_among(self, queue: str, members: Sequence[str]) -> int:
         """How many of these are dead now; at most 1,000 are asked about."""

@@ -11,7 +11,10 @@ local queues, repaired = KEYS[1], 0
 for i, queue in ipairs(ARGV) do
   local at = 5 * i - 3
   local before = redis.call('ZSCORE', queues, queue)
-  reindex(queues, queue, KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4])
-  if redis.call('ZSCORE', queues, queue) ~= before then repaired = repaired + 1 end
+  local look = earliest_head(KEYS[at], KEYS[at + 1], KEYS[at + 3], KEYS[at + 4])
+  if look == math.huge or not before or tonumber(before) ~= look then
+    reindex(queues, queue, KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4])
+    if redis.call('ZSCORE', queues, queue) ~= before then repaired = repaired + 1 end
+  end
 end
 return repaired

@@ -5,11 +5,17 @@ local function head(zset)
   return score and math.max(0, tonumber(score)) or math.huge
 end
 
--- reindex(...): writes when this queue next needs a look: the earliest head of delayed (unless paused), leases and
--- trash. With dead or paused jobs only, it stays in the index at +inf; with nothing left, it leaves. Returns that time.
-local function reindex(queues, queue, delayed, leases, dead, trash, paused)
+-- earliest_head(...): when a queue next needs a look, or infinity: the head of delayed (unless paused), leases or trash.
+local function earliest_head(delayed, leases, trash, paused)
   local look = math.min(head(leases), head(trash))
   if redis.call('EXISTS', paused) == 0 then look = math.min(look, head(delayed)) end
+  return look
+end
+
+-- reindex(...): writes when this queue next needs a look. With dead or paused jobs only, it stays in the index at +inf;
+-- with nothing left, it leaves. Returns that time.
+local function reindex(queues, queue, delayed, leases, dead, trash, paused)
+  local look = earliest_head(delayed, leases, trash, paused)
   if look < math.huge then
     redis.call('ZADD', queues, look, queue)
   elseif redis.call('EXISTS', delayed, dead) > 0 then
