@@ -139,12 +139,12 @@ class Census:
         some = [key for key, n in zip(keys, counts, strict=True) if not isinstance(n, Exception) and n]
         heads: list[tuple[Encodable, ...]] = [("ZRANGE", key, 0, 0, "WITHSCORES") for key in some]
         firsts = dict(zip(some, await self._transport.send(heads, raising=False) if heads else [], strict=True))
-        return [
-            (0, None)
-            if isinstance(first := firsts.get(key, []), Exception) or key not in firsts
-            else (n, _score(first))
-            for key, n in zip(keys, counts, strict=True)
-        ]
+
+        def told(key: str, n: Any) -> tuple[int, int | None]:
+            first = firsts.get(key)
+            return (0, None) if first is None or isinstance(first, Exception) else (n, _score(first))
+
+        return [told(key, n) for key, n in zip(keys, counts, strict=True)]
 
     async def dead_among(self, queue: str, members: Sequence[str]) -> int:
         """How many of these are dead now; at most 1,000 are asked about."""

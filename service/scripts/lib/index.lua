@@ -5,7 +5,8 @@ local function head(zset)
   return score and math.max(0, tonumber(score)) or math.huge
 end
 
--- earliest_head(...): when a queue next needs a look, or infinity: the head of delayed (unless paused), leases or trash.
+-- earliest_head(...): when a queue next needs a look, or infinity: the earliest head of delayed (unless paused), leases
+-- and trash.
 local function earliest_head(delayed, leases, trash, paused)
   local look = math.min(head(leases), head(trash))
   if redis.call('EXISTS', paused) == 0 then look = math.min(look, head(delayed)) end
