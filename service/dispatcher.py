@@ -7,7 +7,6 @@ no lock is held.
 """
 
 import asyncio
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -22,11 +21,11 @@ from service.clock import Clock
 from service.errors import RetryLater
 from service.fetcher import UNKNOWN, Fetcher
 from service.ledger import Ledger
+from service.members import backend_of, loggable
 from service.metrics import Metrics
 from service.overdue import Overdue
 from service.records import Claimed, ClaimRequest, ClaimStatus, Delivery, DueQueues, Share
 from service.trash import Trash
-from storage_backends.reference import InvalidName, Reference
 
 #: Queues asked of the index at once, besides those that wait or had their turn: these must not hide others.
 _QUEUES_A_ROUND: Final = 1000
@@ -94,7 +93,7 @@ class Dispatcher:
         self._plenty: set[str] = set()  # queues whose last claim moved a whole batch, and quickly
         self._awaited = ("", math.inf)  # whose head the next round begins with, and when that is due
         self._stopping = False
-        self.wake: Callable[[], None] = _nobody  #: wiring sets it to the loop's
+        self.wake: Callable[[], None] = lambda: None  #: wiring sets it to the loop's
 
     async def round(self) -> float | None:
         """One slice for each queue that needs one. Returns the seconds until the next round, None: nothing is in sight.
@@ -202,7 +201,8 @@ class Dispatcher:
             while batches < _SLICE_BATCHES and not self._stopping:
                 # Of a backlog side by side: Redis moves the next batch while this process counts the last one.
                 at_once = _SLICE_BATCHES - batches if queue in self._plenty else 1
-                steps = [self._step(queue, sharers, weigh=batches + n == 0) for n in range(at_once)]
+                # Each of the first ones weighs the ready list: none of them knows what the others are told.
+                steps = [self._step(queue, sharers, weigh=batches == 0) for _ in range(at_once)]
                 ended = await _all(steps)
                 batches += at_once
                 look = min((each for each, _ in ended if each is not None), default=None)
@@ -260,8 +260,8 @@ class Dispatcher:
                 queue, self._inline, claimed.lateness_counts, claimed.lateness_sum_ms / 1000
             )
         for buried in claimed.buried:
-            self._metrics.buried(queue, _backend_of(buried.member), buried.reason)
-            log.error("job is dead", queue=queue, reference=_loggable(buried.member), kind=buried.reason)
+            self._metrics.buried(queue, backend_of(buried.member), buried.reason)
+            log.error("job is dead", queue=queue, reference=loggable(buried.member), kind=buried.reason)
         self._overdue.put_back(queue, claimed.put_back, claimed.now_ms)
         if claimed.leases_expired:
             await self._reclaim(queue)
@@ -291,7 +291,7 @@ class Dispatcher:
     async def _reclaim(self, queue: str) -> None:
         counts: dict[tuple[str, str], int] = defaultdict(int)
         for member, state in await self._ledger.reclaim(queue):
-            counts[_backend_of(member), state] += 1
+            counts[backend_of(member), state] += 1
         for (backend, state), count in counts.items():
             self._metrics.happened("expired", queue, backend, count)
             log.warning("leases ran out", queue=queue, backend=backend, state=state, count=count)
@@ -318,24 +318,5 @@ async def _all(turns: Iterable[Coroutine[None, None, T]]) -> list[T]:
     return ended
 
 
-def _backend_of(member: str) -> str:
-    try:
-        return Reference.parse(member).backend
-    except InvalidName:
-        return ""
-
-
-def _loggable(member: str) -> str:
-    """A reference as it is, of anything else its sha1, by which its trouble is kept: it may be a whole payload."""
-    try:
-        return str(Reference.parse(member))
-    except InvalidName:
-        return hashlib.sha1(member.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
-
-
 def _share_of(backend: str, shares: Mapping[str, Share]) -> str:
     return backend if backend in shares else UNKNOWN
-
-
-def _nobody() -> None:
-    """Before wiring."""

@@ -1,5 +1,7 @@
 """Members of a queue's sets: mostly references, but a hand may have put any bytes there, and none may stop a loop."""
 
+import hashlib
+
 from storage_backends.reference import InvalidName, Reference
 
 
@@ -21,3 +23,10 @@ def backend_of(member: str) -> str:
     """For the metrics; what is no reference has none."""
     reference = reference_of(member)
     return reference.backend if reference else ""
+
+
+def loggable(member: str) -> str:
+    """A reference as it is; of anything else its sha1, by which its trouble is kept, for it may be a whole payload."""
+    if reference_of(member):
+        return member
+    return hashlib.sha1(member.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
