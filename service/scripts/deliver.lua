@@ -19,13 +19,16 @@
 --
 -- Returns  status (`ok`, `unusable`), now, then for each job: 1 delivered, 0 no lease stands (ended, or not leased
 --          now), 2 no room.
--- Leaves   a delivered job's reference in the trash. It needs that *a* lease stands, the caller's or a later one: the
---          payload is the same and the job is due. With an unusable ready key the caller's leases are put back,
---          uncharged.
+-- Leaves   a delivered job's reference in the trash, due within half a second. It needs that *a* lease stands, the
+--          caller's or a later one: the payload is the same and the job is due. With an unusable ready key the caller's
+--          leases are put back, uncharged.
 local queues, delayed, leases, ready, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local now, queue = clock(ARGV[1]), ARGV[2]
 local overdraft_jobs, overdraft_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
+
+-- Payloads are deleted twice a second, many in a request, and not a few whenever a claim happens to see them.
+local deleted_at = math.ceil((now + 1) / 500) * 500
 
 local kind = redis.call('TYPE', ready).ok
 if kind ~= 'list' and kind ~= 'none' then
@@ -58,7 +61,7 @@ for i = 5, #ARGV, 3 do
     if jobs_left > 0 and bytes_left > 0 then
       jobs_left, bytes_left, outcome = jobs_left - 1, bytes_left - #payload, 1
       payloads[#payloads + 1], members[#members + 1], ids[#ids + 1] = payload, member, string.sub(member, -36)
-      redis.call('ZADD', trash, now, member)
+      redis.call('ZADD', trash, deleted_at, member)
       redis.call('ZREM', leases, member)
     end
   end

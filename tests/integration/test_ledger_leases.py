@@ -31,7 +31,9 @@ async def test_a_delivered_jobs_payload_is_ready_and_its_object_is_trash(rig):
     assert (await rig.deliver(job, payload=b"fetched")).outcomes == [D]
     assert await rig.ready() == [b"fetched"]
     assert await rig.where(job.reference) == {"trash"}
-    assert (await rig.dump()).look == T0
+    look = (await rig.dump()).look
+    assert look is not None
+    assert T0 < look <= T0 + 500  # deletions go twice a second, many in a request
 
 
 async def test_a_job_is_delivered_once_whoever_holds_it(rig):

@@ -29,11 +29,11 @@ async def rig(redis_url: str) -> AsyncIterator[Rig]:
 
 async def deleted_in_vain(rig: Rig, trash: Trash) -> int:
     """One more job ends; how long its deletion was put off, s."""
-    job = await rig.leased()
-    await rig.deliver(job)
+    job = await rig.offloaded()
+    await rig.ledger.cancel(job)
     await trash.collect(QUEUE)
     await trash.round()
-    score = await rig.score("trash", job.reference)
+    score = await rig.score("trash", job)
     assert score is not None
     return round((score - rig.now_ms) / 1000)
 

@@ -71,10 +71,12 @@ async def _timed(bystander: Bystander, names: Sequence[str], each: int) -> tuple
     apart = 0
     began_s = time.perf_counter()
     await bystander.resumed(names)
+    already = await bystander.ready(names)  # who was resumed first was served first; that is our doing
     while True:
         served = await bystander.ready(names)
         if sum(served) == each * len(names):
             return sum(served) / (time.perf_counter() - began_s), apart
         if max(served) < each:
-            apart = max(apart, max(served) - min(served))
+            since = [now - before for now, before in zip(served, already, strict=True)]
+            apart = max(apart, max(since) - min(since))
         await asyncio.sleep(_LOOK_S)
