@@ -13,6 +13,7 @@ import structlog
 
 from service.clock import Clock
 from service.errors import RetryLater
+from service.guarded import BreakerOpen
 from service.ledger import Ledger
 from service.members import reference_of
 from service.metrics import Metrics
@@ -20,6 +21,8 @@ from storage_backends.base import StorageBackend, StorageError, StorageUnavailab
 from storage_backends.reference import Reference
 
 PUT_OFF_MS: Final = 60_000
+#: With this process's breaker open: soon a neighbour, whose breaker may be closed, has its turn.
+NEIGHBOUR_PUT_OFF_MS: Final = 5_000
 #: A backend that this process does not know may be configured again, or elsewhere.
 UNKNOWN_PUT_OFF_MS: Final = 3_600_000
 _LONGEST_PUT_OFF_MS: Final = 3_600_000
@@ -125,7 +128,11 @@ class Trash:
         self._metrics.trash_failed(name, len(page))
         kind = error.kind if isinstance(error, StorageError) else type(error).__name__
         log.warning("payloads could not be deleted yet", backend=name, kind=kind, count=len(page))
-        await self._put_off(page, min(_LONGEST_PUT_OFF_MS, max(PUT_OFF_MS, failing_ms)))
+        if isinstance(error, BreakerOpen):  # it was not asked, and may be away for this process alone
+            wait_ms = min(PUT_OFF_MS, max(NEIGHBOUR_PUT_OFF_MS, failing_ms))
+        else:
+            wait_ms = min(_LONGEST_PUT_OFF_MS, max(PUT_OFF_MS, failing_ms))
+        await self._put_off(page, wait_ms)
 
     async def _put_off(self, page: list[Reference], wait_ms: int) -> None:
         """Best effort: what Redis does not hear of comes again after PUT_OFF_MS."""

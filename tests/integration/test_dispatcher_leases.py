@@ -332,7 +332,7 @@ async def test_several_dispatchers_side_by_side_deliver_each_job_once(yard: Yard
             await yard.inline(inline[start : start + 100], apart_ms=1)
             await yard.offloaded(offloaded[start // 20 : start // 20 + 5])
         await yard.delivers([*inline, *offloaded], within_s=20)
-        await yard.empty()
+        await yard.empty(within_s=40)  # one that began behind an open breaker puts deletions off, for the others
         everyone = (first, second, third)
         assert sum(counted(each, "jobs_total", outcome="delivered") for each in everyone) == 3150
         assert sum(counted(each, "leases_lost_total") for each in everyone) == 0

@@ -27,6 +27,7 @@ class Model:
     state: str = "delayed"  #: delayed, leased, dead, delivered, cancelled, purged
     lease: Leased | None = None
     not_before_ms: int = 0  #: after a retry or a release
+    settled: bool = False  #: a cancel left its marker, found or not: no late schedule is accepted any more
 
     @property
     def reference(self) -> Reference:
@@ -110,9 +111,9 @@ class Machine(RuleBasedStateMachine):
         if forgotten and answer.outcome == "scheduled":
             # Without a key nothing remembers it, which is why the ledger never repeats such a one.
             assert self.run(self.rig.ledger.cancel(reference)) == "cancelled"
-            job.state = "cancelled"
+            job.state, job.settled = "cancelled", True
             return
-        expected = {"cancelled": {"cancelled"}}.get(job.state, {"scheduled", "discarded"})
+        expected = {"cancelled"} if job.settled else {"scheduled", "discarded"}
         assert answer.outcome in expected, (answer, job.state)
 
     @rule(ms=st.sampled_from([1, 500, 1_000, 3_000, LEASE_MS, 700_000]))
@@ -220,6 +221,7 @@ class Machine(RuleBasedStateMachine):
             return
         expected = {"delayed": "cancelled", "leased": "cancelled", "cancelled": "cancelled", "dead": "dead"}
         assert answer == expected.get(job.state, "gone")
+        job.settled = job.settled or answer != "dead"
         if answer == "cancelled":
             job.state, job.lease = "cancelled", None
 
@@ -288,5 +290,13 @@ class Machine(RuleBasedStateMachine):
 def test_no_order_of_transitions_breaks_a_guarantee(shared_redis):
     """Delivered at most once, never early, never after `cancelled`; in exactly one set; bodies live with their jobs."""
     Machine.url = shared_redis.url
-    bounded = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+    # The same orders each time: a run that found a new one would fail somebody who changed something else. To look for
+    # more, raise max_examples.
+    bounded = settings(
+        max_examples=60,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
     run_state_machine_as_test(Machine, settings=bounded)
