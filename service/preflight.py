@@ -7,19 +7,24 @@ a meta key that is not ours  refused: something else lives under this prefix
 away, loading, full          waited for: raises RetryLater
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import structlog
 from redis.exceptions import ResponseError
 
 from service.census import Census
-from service.errors import CannotStart, RedisUnavailable
+from service.errors import CannotStart, RedisUnavailable, RetryLater
 from service.keys import LAYOUT, Keys
 from service.transport import Encodable, Transport
 from storage_backends.reference import new_uuid
 
 OLDEST: Final = (7, 0)
+_RETRY_S: Final = 1.0  #: between two looks at a Redis that is not there yet
 _ELSEWHERE: Final = "choose another COATCHECK_KEY_PREFIX or another Redis"
+
+log = structlog.get_logger(__name__)
 
 
 class Gated(Transport):
@@ -34,6 +39,27 @@ class Gated(Transport):
         if not self.opened:
             raise RedisUnavailable("starting: Redis is not there yet, or has not been looked at")
         return await super().send(commands, raising=raising)
+
+
+async def wait_for_redis(
+    transport: Transport, census: Census, keys: Keys, *, allow_eviction: bool, within_s: float | None
+) -> str:
+    """As `check_redis`, again until Redis is there. Raises CannotStart, and RedisUnavailable after `within_s`."""
+    why: RetryLater | None = None
+    try:
+        async with asyncio.timeout(within_s) as limit:
+            while True:
+                try:
+                    return await check_redis(transport, census, keys, allow_eviction=allow_eviction)
+                except RetryLater as error:
+                    if why is None:
+                        log.warning("waiting for Redis", code=error.code, error=str(error))
+                    why = error
+                await asyncio.sleep(_RETRY_S)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise RedisUnavailable(f"Redis was not there within {within_s:g} s: {why or 'no answer'}") from why or error
 
 
 async def check_redis(transport: Transport, census: Census, keys: Keys, *, allow_eviction: bool) -> str:

@@ -1,6 +1,6 @@
 """Builds everything of one process, from settings alone, and closes it in reverse. Alone in knowing everybody.
 
-Settings ─► pool ─► Transport ─► Ledger ─┬─► Producer ◄─ StorageRouter, Uploads ◄─ Guarded(Metered(backend))
+Settings ─► pool ─► Transport ─► Ledger ─┬─► Producer ◄─ StorageRouter, Uploads ◄─ Backends: Guarded(Metered(…))
                                          ├─► Fetcher ◄─ Depots ◄──────────────────── the same
                                          ├─► Dispatcher ◄─ Agenda, Trash
                                          └─► Housekeeping, Gauges ◄─ Census
@@ -14,16 +14,15 @@ from typing import Final
 import structlog
 
 from service.agenda import Agenda
-from service.breaker import Policy
+from service.backends import Backends
 from service.catalogue import LATENESS_BUCKETS_MS
 from service.census import Census
 from service.clock import Clock, ServerClock, SystemClock
 from service.configuration.routing import router_of
 from service.dispatcher import Dispatcher, Pace
-from service.errors import CannotStart, RedisUnavailable, RetryLater
+from service.errors import RetryLater
 from service.fetcher import Depot, Fetcher
 from service.gauges import Gauges
-from service.guarded import Guarded
 from service.housekeeping import INTERVAL_S as HOUSEKEEPING_S, Housekeeping
 from service.intake import Intake
 from service.keys import Keys
@@ -32,26 +31,23 @@ from service.loops import HANGS_AFTER_S, Loop, Loops
 from service.memory import INTERVAL_S as MEMORY_S, RedisMemory
 from service.metrics import Metrics
 from service.overdue import Overdue
-from service.preflight import Gated, check_redis
+from service.preflight import Gated, wait_for_redis
 from service.producer import Producer
 from service.router import INLINE
 from service.runner import TRIES
 from service.scripts import Scripts
 from service.services import Health, JobServices, Services
 from service.settings import Settings
-from service.storage import Metered
 from service.transport import Transport, client, connect
 from service.trash import Trash
 from service.uploads import Uploads
 from service.wake import Wake
-from storage_backends import registry
-from storage_backends.base import Context, Misconfigured, Ownership, StorageBackend
+from storage_backends.base import Context
 
 Round = Callable[[], Awaitable[float | None]]
 LOOPS: Final = ("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping", "ownership")
 _PROBE_S: Final = 1.0  #: how often an open breaker's time is looked at
 _OWNERSHIP_S: Final = 60.0  #: how often it is asked whose a backend's place is: one small read
-_RETRY_S: Final = 1.0  #: between two looks at a Redis that is not there yet
 _PING_S: Final = 2.0  #: probes are usually given up after a few seconds
 #: A stop is over so long after the grace period, whatever hangs: leases are given back, loops and backends closed. Who
 #: starts the process must not kill it earlier (ops/kubernetes, ops/compose.yaml). It is up to 2 s more if all hangs at
@@ -85,7 +81,9 @@ class Service:
         self.ledger = _ledger(settings, self._gate, self.keys, ServerClock(clock), self.metrics)
         self.census = Census(self._transport, self.keys, self.ledger.clock)
         self.memory = RedisMemory(self.census)
-        self.backends, self.offloading = self._backends()
+        context = Context(redis=client(self._pool), bodies_key=lambda queue: self.keys.queue(queue).bodies)
+        self._backends = Backends(settings, context, self.metrics, clock)
+        self.backends, self.offloading = self._backends.every, self._backends.offloading
         self.router = router_of(settings)
         self.producer = self._producer()
         overdue = Overdue()
@@ -110,8 +108,11 @@ class Service:
         Raises RedisUnavailable if Redis is not there `redis_within_s`. Backends are waited for as long as
         service.guarded.START_PATIENCE_S, all at once.
         """
-        installation = await self._redis(redis_within_s)
-        await self._start_backends(installation)
+        allow_eviction = self.settings.redis.allow_eviction
+        installation = await wait_for_redis(
+            self._transport, self.census, self.keys, allow_eviction=allow_eviction, within_s=redis_within_s
+        )
+        await self._backends.start(installation)
         self._gate.opened = True
         self._loops.start()
         self._started = True
@@ -136,8 +137,7 @@ class Service:
         await self._loops.stop(_LOOPS_S)
         await _by(max(grace_ends_s, _now_s() + _CLOSE_MIN_S), "producer", self.producer.aclose())
         await _by(ends_s, "wake-up channel", self._wake.aclose())
-        backends = asyncio.gather(*(backend.aclose() for backend in self.backends.values()))
-        await _by(min(ends_s, _now_s() + _BACKENDS_S), "backends", backends)
+        await _by(min(ends_s, _now_s() + _BACKENDS_S), "backends", self._backends.aclose())
         await _by(ends_s, "Redis", self._pool.disconnect())
         log.info("stopped")
 
@@ -175,50 +175,9 @@ class Service:
             reasons.append("starting: waiting for Redis, or for backends to answer")
         if self._stopping:
             reasons.append("stopping")
-        backends = {name: _state_of(backend) for name, backend in self.offloading.items()}
-        return Health(not reasons, reasons, {"backends": backends})
+        return Health(not reasons, reasons, {"backends": self._backends.states()})
 
     # ---- parts -----------------------------------------------------------------------------------------------------
-
-    def _backends(self) -> tuple[dict[str, StorageBackend], dict[str, Guarded]]:
-        """All backends by name, and those of them that keep payloads outside Redis."""
-        context = Context(redis=client(self._pool), bodies_key=lambda queue: self.keys.queue(queue).bodies)
-        every: dict[str, StorageBackend] = {}
-        offloading: dict[str, Guarded] = {}
-        for name, chosen in self.settings.backends.items():
-            try:
-                built = registry.build(name, chosen.kind, chosen.options, context)
-            except Misconfigured as error:
-                raise CannotStart(str(error)) from error
-            metered = Metered(built, self.metrics, self.clock)
-            every[name] = metered
-            if not built.inline:
-                every[name] = offloading[name] = self._guarded(metered)
-        return every, offloading
-
-    def _guarded(self, backend: StorageBackend) -> Guarded:
-        chosen = self.settings.breaker
-        self.metrics.breaker(backend.name, "closed")
-        return Guarded(
-            backend,
-            self.clock,
-            policy=Policy(chosen.failures, chosen.window_s, chosen.open_s),
-            fetch_timeout_s=self.settings.dispatcher.fetch_timeout_s,
-            on_change=self._breaker_changed,
-            on_ownership=self._ownership_changed,
-        )
-
-    def _breaker_changed(self, backend: str, state: str, cause: Exception | None) -> None:
-        self.metrics.breaker(backend, state)
-        log.warning("breaker changed", backend=backend, state=state, cause=type(cause).__name__ if cause else None)
-
-    def _ownership_changed(self, backend: str, ownership: Ownership) -> None:
-        foreign = _is_foreign(ownership)
-        self.metrics.ownership(backend, ours=not foreign)
-        if foreign:
-            log.error("another installation owns this backend's place", backend=backend, owner=ownership.owner)
-        else:
-            log.info("whose this backend's place is", backend=backend, owner=ownership.owner)
 
     def _producer(self) -> Producer:
         intake = Intake(self.keys, self.settings.tenant_known, self.settings.max_payload_bytes)
@@ -274,8 +233,8 @@ class Service:
         self._dispatch_loop = loop("dispatch", self._dispatcher.round, chosen.interval_s, interruptible=False)
         loops = [
             loop("memory", self.memory.round, MEMORY_S),
-            loop("probe", self._probe, _PROBE_S),
-            loop("ownership", self._read_ownership, _OWNERSHIP_S),
+            loop("probe", self._backends.probe, _PROBE_S),
+            loop("ownership", self._backends.read_ownership, _OWNERSHIP_S),
         ]
         if self.role != "api":
             trash = loop("trash", self._trash.round, HOUSEKEEPING_S)
@@ -295,47 +254,6 @@ class Service:
                 loop("housekeeping", keeping.round, HOUSEKEEPING_S),
             ]
         return loops
-
-    async def _probe(self) -> None:
-        await asyncio.gather(*(backend.probe_if_due() for backend in self.offloading.values()))
-
-    async def _start_backends(self, installation: str) -> None:
-        backends = self.offloading.values()
-        faults = await asyncio.gather(*(each.start(installation) for each in backends), return_exceptions=True)
-        for fault in faults:
-            if isinstance(fault, Misconfigured):
-                raise CannotStart(str(fault)) from fault
-            if isinstance(fault, BaseException):
-                raise fault
-
-    async def _read_ownership(self) -> None:
-        """What fails is no reason to end the process, a bucket that is gone included: its jobs are told by itself."""
-        backends = self.offloading.values()
-        faults = await asyncio.gather(*(each.read_ownership() for each in backends), return_exceptions=True)
-        for backend, fault in zip(backends, faults, strict=True):
-            if isinstance(fault, Exception):
-                log.warning("ownership not read", backend=backend.name, error=type(fault).__name__)
-
-    # ---- Redis -----------------------------------------------------------------------------------------------------
-
-    async def _redis(self, within_s: float | None) -> str:
-        why = None
-        try:
-            async with asyncio.timeout(within_s) as limit:
-                while True:
-                    try:
-                        return await check_redis(
-                            self._transport, self.census, self.keys, allow_eviction=self.settings.redis.allow_eviction
-                        )
-                    except RetryLater as error:
-                        if why is None:
-                            log.warning("waiting for Redis", code=error.code, error=str(error))
-                        why = error
-                    await asyncio.sleep(_RETRY_S)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise RedisUnavailable(f"Redis was not there within {within_s:g} s: {why or 'no answer'}") from why or error
 
     async def _redis_faults(self) -> list[str]:
         try:
@@ -396,13 +314,3 @@ def _ledger(settings: Settings, transport: Transport, keys: Keys, clock: ServerC
         on_script=metrics.script,
         on_overdraft=metrics.overdraft,
     )
-
-
-def _is_foreign(ownership: Ownership) -> bool:
-    return ownership.owner is not None and not ownership.ours
-
-
-def _state_of(backend: Guarded) -> str:
-    if _is_foreign(backend.ownership):
-        return f"owned by another installation: {backend.ownership.owner}"
-    return "ok" if backend.state == "closed" else f"breaker {backend.state}"
