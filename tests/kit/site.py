@@ -7,11 +7,10 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from service.intake import NewJob
 from service.keys import Keys
@@ -21,6 +20,7 @@ from service.wiring import Service
 from storage_backends.reference import Reference
 from tests.kit.s3_servers import S3Server
 from tests.kit.servers import client_of
+from tests.kit.tasks import ended
 from tests.kit.waiting import eventually
 
 QUEUE = "proof"
@@ -171,9 +171,7 @@ async def consuming(site: Site, *queues: str) -> AsyncIterator[Consumer]:
         yield consumer
         assert not task.done(), f"the consumer ended: {task.exception()!r}"
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError, RedisError):
-            await task
+        await ended(task)
 
 
 def payload(number: int, *, offloaded: bool = False, size_bytes: int | None = None) -> bytes:
