@@ -25,18 +25,6 @@ UUID = "0193f2a4-7c1e-7b3a-9d57-6f0a1c2b3d4e"
 
 
 @pytest.fixture
-async def desk(redis_url, s3_server) -> AsyncIterator[Desk]:
-    async with a_desk(redis_url, s3_server) as made:
-        yield made
-
-
-@pytest.fixture
-async def api(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
-    async with calling(app_of(desk)) as caller:
-        yield caller
-
-
-@pytest.fixture
 async def port(desk: Desk) -> AsyncIterator[int]:
     """A real server, for what only sockets can show."""
     async with served(app_of(desk)) as listening:

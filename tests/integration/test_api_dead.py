@@ -1,7 +1,6 @@
 """HTTP about dead jobs: revive and purge, by reference and by reason, in steps that do not grow with the set."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -11,22 +10,9 @@ from service import dead
 from service.records import ClaimRequest, Share
 from storage_backends.base import PayloadMissing
 from storage_backends.reference import new_uuid
-from tests.kit.desk import LARGE, QUEUE, Desk, a_desk
-from tests.kit.web import app_of, calling
+from tests.kit.desk import LARGE, QUEUE, Desk
 
 AT = f"/v1/queues/{QUEUE}/dead"
-
-
-@pytest.fixture
-async def desk(redis_url, s3_server) -> AsyncIterator[Desk]:
-    async with a_desk(redis_url, s3_server) as made:
-        yield made
-
-
-@pytest.fixture
-async def api(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
-    async with calling(app_of(desk)) as caller:
-        yield caller
 
 
 async def dead_jobs(desk: Desk, count: int, reason: str = "payload_missing") -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,8 +12,8 @@ from service import errors
 from service.api import examples, openapi
 from service.api.problems import status_of
 from service.records import ClaimRequest, Share
-from tests.kit.desk import LARGE, Desk, a_desk
-from tests.kit.web import app_of, calling
+from tests.kit.desk import LARGE, Desk
+from tests.kit.web import app_of
 
 QUEUE = "emails"
 KINDS = [
@@ -21,18 +21,6 @@ KINDS = [
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, errors.CoatcheckError) and "code" in vars(kind)
 ]
-
-
-@pytest.fixture
-async def desk(redis_url, s3_server) -> AsyncIterator[Desk]:
-    async with a_desk(redis_url, s3_server) as made:
-        yield made
-
-
-@pytest.fixture
-async def api(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
-    async with calling(app_of(desk)) as caller:
-        yield caller
 
 
 @pytest.fixture

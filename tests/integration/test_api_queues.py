@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -12,23 +11,10 @@ import pytest
 from service.clock import rfc3339
 from service.records import ClaimRequest, Entry, Share
 from storage_backends.reference import Reference, new_uuid
-from tests.kit.desk import QUEUE, Desk, a_desk
-from tests.kit.web import app_of, calling
+from tests.kit.desk import QUEUE, Desk
 
 AT = "/v1/queues"
 DUE_MS = 4_000_000_000_000  #: in 2096
-
-
-@pytest.fixture
-async def desk(redis_url, s3_server) -> AsyncIterator[Desk]:
-    async with a_desk(redis_url, s3_server) as made:
-        yield made
-
-
-@pytest.fixture
-async def api(desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
-    async with calling(app_of(desk)) as caller:
-        yield caller
 
 
 async def told(answer: httpx.Response, status: int = 200) -> dict[str, Any]:

@@ -14,17 +14,11 @@ from service.cli import app
 from service.cli.exits import Exit
 from storage_backends.base import StorageUnavailable
 from storage_backends.reference import Reference, new_uuid
-from tests.kit.desk import LARGE, QUEUE, Desk, a_desk
+from tests.kit.desk import LARGE, QUEUE, Desk
 from tests.kit.web import app_of, served
 
 Run = Callable[..., Coroutine[Any, Any, click.testing.Result]]
 NOBODY = f"redis::{QUEUE}::1764547200000::0193f2a4-7c1e-7b3a-9d57-6f0a1c2b3d4e"
-
-
-@pytest.fixture
-async def desk(redis_url, s3_server) -> AsyncIterator[Desk]:
-    async with a_desk(redis_url, s3_server) as made:
-        yield made
 
 
 @pytest.fixture

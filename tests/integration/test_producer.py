@@ -34,12 +34,6 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-async def desk(redis_url: str, s3_server: S3Server) -> AsyncIterator[Desk]:
-    async with a_desk(redis_url, s3_server) as made:
-        yield made
-
-
-@pytest.fixture
 async def cut_off_desk(redis_url: str, s3_server: S3Server, redis_proxy) -> AsyncIterator[Desk]:
     """A desk whose way to Redis is `redis_proxy`."""
     async with a_desk(redis_url, s3_server, through=redis_proxy.url) as made:
