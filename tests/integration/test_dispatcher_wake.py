@@ -21,6 +21,10 @@ async def lateness_ms(yard: Yard, queue: str = QUEUE, in_ms: int = 0, within_s: 
     return await yard.now_ms() - job.ts_ms
 
 
+#: What a busy machine may add to an interval. A loop that waited for the channel alone would be late by many seconds.
+BUSY_MS = 2_000
+
+
 async def subscribers(yard: Yard) -> int:
     ((_, count),) = await yard.redis.pubsub_numsub(yard.keys.wake)
     return int(count)
@@ -79,7 +83,7 @@ async def test_the_loss_of_the_channels_connection_costs_one_interval_at_most(ya
         await eventually(lambda: subscribers(yard), described="it listens")
         for _ in range(3):
             await yard.redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-            assert await lateness_ms(yard) < 500 + 200
+            assert await lateness_ms(yard) < 500 + BUSY_MS
         await eventually(lambda: subscribers(yard), described="it listens again")
         assert min([await lateness_ms(yard) for _ in range(5)]) < 50
 
@@ -92,7 +96,7 @@ async def test_a_channel_that_dies_without_a_word_is_noticed_and_replaced(yard: 
         async with yard.dispatcher(service):
             await eventually(lambda: subscribers(yard), described="it listens")
             await proxy.swallow_request(matching=b"PING", then_silence=True)
-            assert await lateness_ms(yard) < 500 + 300
+            assert await lateness_ms(yard) < 500 + BUSY_MS
             await eventually(lambda: _min_lateness(yard), described="wake-ups come again")
             assert service.alive().ok
 

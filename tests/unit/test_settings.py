@@ -26,6 +26,7 @@ def test_without_an_environment_the_defaults_are_the_designs():
 
 def test_only_the_environment_that_is_handed_in_is_read(monkeypatch):
     """Else a developer's shell would decide what the tests see."""
+    monkeypatch.delenv("COATCHECK_TEST_REDIS", raising=False)  # of this run of the tests; no setting
     monkeypatch.setitem(os.environ, "COATCHECK_KEY_PREFIX", "elsewhere")
     assert load({}).key_prefix == "coatcheck"
     assert load(os.environ).key_prefix == "elsewhere"
