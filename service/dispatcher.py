@@ -16,7 +16,6 @@ from typing import Final, Protocol, TypeVar
 import structlog
 
 from service.agenda import Agenda
-from service.catalogue import LATENESS_BUCKETS_MS
 from service.clock import Clock
 from service.errors import RetryLater
 from service.fetcher import UNKNOWN, Fetcher
@@ -31,7 +30,6 @@ from service.trash import Trash
 _QUEUES_A_ROUND: Final = 1000
 _SLICE_BATCHES: Final = 4
 _SLICE_S: Final = 0.020
-_LATENESS_BUCKETS: Final = len(LATENESS_BUCKETS_MS) + 1
 
 T = TypeVar("T")
 
