@@ -8,6 +8,7 @@ from redis.exceptions import OutOfMemoryError
 from service.errors import RedisFull
 from service.records import Delivery, Failure
 from tests.kit.ledgers import QUEUE, rigged
+from tests.kit.waiting import eventually
 
 MAXMEMORY = 32 * 2**20
 DELIVERED, NO_ROOM = Delivery.DELIVERED, Delivery.NO_ROOM
@@ -30,8 +31,14 @@ async def fill(rig, *, beyond: float = 0.02) -> None:
 
 
 async def empty(rig) -> None:
+    """Valkey frees what is deleted in the background: there is room when it has."""
     await rig.redis.delete("somebody-elses")
     await rig.redis.config_set("maxmemory", MAXMEMORY)
+
+    async def has_room() -> bool:
+        return int((await rig.redis.info("memory"))["used_memory"]) < MAXMEMORY // 2
+
+    await eventually(has_room, described="Redis has room again")
 
 
 # ---- accepting -------------------------------------------------------------------------------------------------------
