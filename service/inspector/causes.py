@@ -1,0 +1,77 @@
+"""What each kind of problem means, and what usually causes it: one table for all layouts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    means: str
+    usually: str
+
+
+CAUSES: Final[Mapping[str, Cause]] = {
+    "wrong-type": Cause(
+        "A key of the queue holds another type than its library writes there.",
+        "Two programs share a key name or a prefix, or somebody wrote by hand.",
+    ),
+    "unreadable": Cause(
+        "Redis refused to show a key.",
+        "The user of the inspector lacks a right (ops/redis/inspector.acl grants what it needs).",
+    ),
+    "not-all-looked-at": Cause(
+        "There was more than one look may read; what is told is true of the part that was read.",
+        "A large queue. Nothing is wrong with it.",
+    ),
+    "inspector-failed": Cause(
+        "The inspector itself could not make sense of what it read.",
+        "Damage of a kind that nobody thought of: a bug in the inspector, please report it.",
+    ),
+    "state-differs": Cause(
+        "What a job's record says and the structure that holds its id disagree.",
+        "A process died between two writes, or a release changed one of them.",
+    ),
+    "in-two-places": Cause(
+        "More than one structure holds the same job's id.",
+        "A process died between two writes, a script half failed when Redis was full, or somebody wrote by hand.",
+    ),
+    "id-without-record": Cause(
+        "A structure holds an id whose record is gone: whoever takes it finds nothing to do.",
+        "The record expired, was evicted (maxmemory-policy must be noeviction) or was deleted alone.",
+    ),
+    "record-without-id": Cause(
+        "A job's record is there, but no structure holds its id: nobody will ever run it.",
+        "A consumer popped the id and died, or a script half failed when Redis was full.",
+    ),
+    "active-without-lease": Cause(
+        "A job counts as being worked on, but nobody holds a lease or a lock on it.",
+        "Its worker died or lost its connection; it comes back when the library next looks for such jobs, if it does.",
+    ),
+    "lease-expired": Cause(
+        "A job is in the hands of a worker whose deadline has passed.",
+        "The worker died, hangs, or is slower than its lease.",
+    ),
+    "due-not-moving": Cause(
+        "Jobs are due, and have been for longer than the library takes to move them.",
+        "No scheduler or worker of this queue is running, it is paused, or its ready queue is full.",
+    ),
+    "score-no-time": Cause(
+        "A score that should be a time cannot be one.",
+        "Seconds, milliseconds or nanoseconds were mixed up, or somebody wrote by hand. "
+        "A job with such a score runs at once, or never.",
+    ),
+    "does-not-parse": Cause(
+        "An entry or a record is not what its library writes there.",
+        "Another release, another program with the same key, or a value that was cut short.",
+    ),
+    "value-too-large": Cause(
+        "A value is so large that the inspector did not read it.",
+        "A payload that belongs in an object store; `coatcheck advise` tells what that would save.",
+    ),
+}
+
+
+def cause_of(kind: str) -> Cause:
+    """Of every kind that a layout reports; a test holds layouts to the table."""
+    return CAUSES[kind]

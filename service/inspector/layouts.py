@@ -1,0 +1,8 @@
+"""The layouts that there are, in the order in which they are asked."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from service.inspector.layout import Layout
+
+LAYOUTS: Final[Mapping[str, type[Layout]]] = {}
