@@ -108,10 +108,11 @@ class Pool(BlockingConnectionPool):
             raise RedisConnectionError("no connection became free") from error
 
 
-def connect(url: str, *, timeout_s: float, max_connections: int) -> Pool:
+def connect(url: str, *, timeout_s: float, max_connections: int, client_name: str = "coatcheck") -> Pool:
     """A pool that never repeats a command by itself. No connection is made yet.
 
-    A caller waits up to `timeout_s` for a free connection, to connect, and for each answer.
+    A caller waits up to `timeout_s` for a free connection, to connect, and for each answer. CLIENT LIST shows it under
+    `client_name`.
     """
     return Pool.from_url(
         url,
@@ -123,7 +124,7 @@ def connect(url: str, *, timeout_s: float, max_connections: int) -> Pool:
         retry=Retry(NoBackoff(), 0),
         retry_on_error=[],
         protocol=2,
-        client_name="coatcheck",
+        client_name=client_name,
     )
 
 
