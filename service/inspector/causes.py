@@ -65,6 +65,18 @@ CAUSES: Final[Mapping[str, Cause]] = {
         "An entry or a record is not what its library writes there.",
         "Another release, another program with the same key, or a value that was cut short.",
     ),
+    "legacy-marker": Cause(
+        "An entry of a list is no job, but what an older release put there to wake its workers.",
+        "BullMQ before 5 did; newer releases pass over it and remove it. Nothing is lost.",
+    ),
+    "left-in-paused": Cause(
+        "Jobs are in the list of a paused queue, but the queue is not paused: no worker looks there.",
+        "BullMQ 6 moves at most 7,000 of the jobs that 5 left there with each resume: resume the queue again.",
+    ),
+    "waits-for-nothing": Cause(
+        "A parent waits for its children, and there is none left that it waits for.",
+        "Its last child was removed by hand, or a script half failed when Redis was full: nothing will wake it.",
+    ),
     "value-too-large": Cause(
         "A value is so large that the inspector did not read it.",
         "A payload that belongs in an object store; `coatcheck advise` tells what that would save.",

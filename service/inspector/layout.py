@@ -32,6 +32,7 @@ class Look:
     now_ms: int  #: by Redis's clock
     keys: Keys = field(default_factory=Keys)  #: Coatcheck's own; other layouts have their prefixes
     max_bytes: int = MAX_BYTES  #: shown of a payload
+    prefix: str | None = None  #: of another library's keys, where its users choose one; None: its own default
 
 
 class Layout(Protocol):
