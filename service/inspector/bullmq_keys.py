@@ -45,7 +45,9 @@ LISTS: Final = tuple(each for each in STRUCTURES if each.is_list)
 SORTED: Final = tuple(each for each in STRUCTURES if not each.is_list)
 
 #: Keys of a queue that are no job, whatever they hold.
-_OTHERS: Final = frozenset({"meta", "id", "pc", "marker", "events", "stalled", "stalled-check", "limiter", "repeat", ""})
+_OTHERS: Final = frozenset(
+    {"meta", "id", "pc", "marker", "events", "stalled", "stalled-check", "limiter", "repeat", ""}
+)
 _RESERVED: Final = _OTHERS | {each.name for each in STRUCTURES}
 _FIRST_PARTS: Final = ("de:", "dn:", "metrics:")  #: deduplication, its next job, and the metrics
 _LAST_PARTS: Final = (":lock", ":logs", ":dependencies", ":processed", ":failed", ":unsuccessful")  #: of one job
