@@ -32,6 +32,7 @@ _SLICE_BATCHES: Final = 4
 _SLICE_S: Final = 0.020
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 log = structlog.get_logger(__name__)
 
@@ -90,6 +91,8 @@ class Dispatcher:
         self._served: set[str] = set()  # had their turn, while others that are due have not been seen yet
         self._plenty: set[str] = set()  # queues whose last claim moved a whole batch, and quickly
         self._awaited = ("", math.inf)  # whose head the next round begins with, and when that is due
+        self._limit = asyncio.Semaphore(pace.queue_concurrency)
+        self._away = False  # Redis, as a turn of this round found out
         self._stopping = False
         self.wake: Callable[[], None] = lambda: None  #: wiring sets it to the loop's
 
@@ -99,31 +102,13 @@ class Dispatcher:
         With more due queues than the index is asked for at once, they have their turns over several rounds. Raises
         RetryLater if Redis is away: then no turn begins any more.
         """
-        self._planned_ms, self._heard_ms = 0, math.inf
-        ahead = await self._ahead()
-        most = _QUEUES_A_ROUND + len(self._agenda) + len(self._served)
-        due = await self._ledger.due(most)
-        all_seen = len(due.queues) < most
-        turns = [q for q in self._turns([queue for queue, _ in due.queues], all_seen=all_seen) if q not in ahead]
-        limit = asyncio.Semaphore(self._pace.queue_concurrency)
-        away = False
-
-        async def turn(queue: str) -> float | None:
-            nonlocal away
-            async with limit:
-                if away:
-                    return None
-                try:
-                    return await self._slice(queue, len(self._offloading.intersection(turns).union([queue])))
-                except RetryLater:
-                    # Those who would come next found the same, each after timeouts of its own: the round would hang.
-                    away = True
-                    raise
-
-        looks = {**ahead, **dict(zip(turns, await _all([turn(queue) for queue in turns]), strict=True))}
+        self._planned_ms, self._heard_ms, self._away = 0, math.inf, False
+        first = self._first()
+        # Side by side: Redis moves that queue's jobs while this process asks the index. The claim is sent first.
+        looks, (due, more) = await _both(self._each_turn(first, None), self._indexed(first))
         self._metrics.suspended(self._agenda.causes())
         self._fetcher.report()
-        return self._plan(due, looks)
+        return self._plan(due, {**looks, **more})
 
     def woken(self, due_ms: int) -> None:
         """A queue got a new head, due then: the loop's next round comes earlier if that is earlier."""
@@ -161,15 +146,41 @@ class Dispatcher:
         self._served = set() if all_seen else self._served.intersection(due).union(turns)
         return sorted(turns, key=lambda queue: not self._agenda.starved(queue))
 
-    async def _ahead(self) -> dict[str, float | None]:
-        """The slice of the queue for whose head the loop slept, before the index is asked: its job is late by less."""
+    def _first(self) -> list[str]:
+        """The queue whose turn does not wait for the index: the one that was slept for, or one with a backlog."""
         queue, due_ms = self._awaited
         self._awaited = ("", math.inf)
         if self._stopping or self._served or self._ledger.clock.exact_ms() < due_ms:
-            return {}
-        if not self._agenda.ready(queue, self._clock.monotonic_s()):
-            return {}
-        return {queue: await self._slice(queue, len(self._offloading.union([queue])))}
+            return []
+        return [queue] if self._agenda.ready(queue, self._clock.monotonic_s()) else []
+
+    async def _indexed(self, first: list[str]) -> tuple[DueQueues, dict[str, float | None]]:
+        """What the index says, and a slice for each queue that it names but `first`."""
+        most = _QUEUES_A_ROUND + len(self._agenda) + len(self._served)
+        due = await self._ledger.due(most)
+        turns = self._turns([queue for queue, _ in due.queues], all_seen=len(due.queues) < most)
+        turns = [queue for queue in turns if queue not in first]
+        return due, await self._each_turn(turns, among=turns)
+
+    async def _each_turn(self, queues: list[str], among: list[str] | None) -> dict[str, float | None]:
+        """A slice for each, several side by side. Returns when each next needs a look, as `_slice` does.
+
+        Fetch slots are shared with those `among` whom the queues are, None: with all that had use for some lately.
+        """
+
+        async def turn(queue: str) -> float | None:
+            async with self._limit:
+                if self._away:
+                    return None
+                try:
+                    sharers = self._offloading if among is None else self._offloading.intersection(among)
+                    return await self._slice(queue, len(sharers.union([queue])))
+                except RetryLater:
+                    # Those who would come next found the same, each after timeouts of its own: the round would hang.
+                    self._away = True
+                    raise
+
+        return dict(zip(queues, await _all([turn(queue) for queue in queues]), strict=True))
 
     def _plan(self, due: DueQueues, looks: dict[str, float | None]) -> float | None:
         """The earliest of: what a slice left to do, a queue's own next look, the index's next due time, a wake-up."""
@@ -178,7 +189,7 @@ class Dispatcher:
         if due.next_look_ms is not None:
             heads.append((due.next_look_ms, due.next_queue or ""))
         next_ms, queue = min(heads, default=(math.inf, ""))
-        self._awaited = (queue, next_ms) if next_ms > due.now_ms else ("", math.inf)
+        self._awaited = (queue, next_ms) if next_ms > due.now_ms or queue in self._plenty else ("", math.inf)
         known = [next_ms - now_ms]
         own_ms = self._agenda.first_look_s(self._clock.monotonic_s()) * 1000
         wait_ms = max(0.0, min((*known, own_ms, self._heard_ms - now_ms)))
@@ -303,6 +314,16 @@ class Dispatcher:
         self._metrics.ready_unusable(queue)
         log.error("the ready key is no list; the queue is suspended", queue=queue)
         self._agenda.wait(queue, "ready_unusable", self._clock.monotonic_s())
+
+
+async def _both(one: Coroutine[None, None, T], other: Coroutine[None, None, U]) -> tuple[T, U]:
+    """Their results. Both of them end before the first error is raised."""
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    if isinstance(first, BaseException):
+        raise first
+    if isinstance(second, BaseException):
+        raise second
+    return first, second
 
 
 async def _all(turns: Iterable[Coroutine[None, None, T]]) -> list[T]:
