@@ -11,7 +11,7 @@ from typing import Any
 from service.inspector.payloads import Payload
 from service.inspector.times import Moment
 
-Fact = str | int | float | bool | None | Moment | Payload
+Fact = str | int | float | bool | None | Moment | Payload | Mapping[str, "Fact"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 MAX_BYTES: Final = 512  #: shown of a payload unless asked otherwise
 #: Read of a payload at most, whatever is shown: JSON is recognised only if it is whole.
-READ_BYTES: Final = 2**18
+READ_BYTES: Final = 2**20
 _PRINTABLE: Final = {"\n", "\r", "\t"}
 
 
