@@ -44,6 +44,20 @@ CAUSES: Final[Mapping[str, Cause]] = {
         "A job's record is there, but no structure holds its id: nobody will ever run it.",
         "A consumer popped the id and died, or a script half failed when Redis was full.",
     ),
+    "record-incomplete": Cause(
+        "A job's record lacks what its library always writes: nobody can run it, show it or delete it.",
+        "Asynq: a handler wrote its result after the task was deleted, which makes a hash of the result alone; "
+        "a task of that id, or of its unique key, is refused until the hash is deleted by hand.",
+    ),
+    "group-unlisted": Cause(
+        "Jobs wait in a group that the queue's list of groups does not name: nobody looks into it.",
+        "Asynq puts tasks back into their group without listing it, after a retry and after an aggregation that failed; "
+        "the next task that joins the group lists it.",
+    ),
+    "lease-without-active": Cause(
+        "A lease is left of a job that is not active.",
+        "Asynq's recoverer stumbles over it every minute (`NOT FOUND`) until the lease is removed by hand.",
+    ),
     "active-without-lease": Cause(
         "A job counts as being worked on, but nobody holds a lease or a lock on it.",
         "Its worker died or lost its connection; it comes back when the library next looks for such jobs, if it does.",
