@@ -51,7 +51,7 @@ CAUSES: Final[Mapping[str, Cause]] = {
     ),
     "group-unlisted": Cause(
         "Jobs wait in a group that the queue's list of groups does not name: nobody looks into it.",
-        "Asynq puts tasks back into their group without listing it, after a retry and after an aggregation that failed; "
+        "Asynq puts tasks back into their group without listing it, after a retry or an aggregation that failed; "
         "the next task that joins the group lists it.",
     ),
     "lease-without-active": Cause(
@@ -78,6 +78,14 @@ CAUSES: Final[Mapping[str, Cause]] = {
     "does-not-parse": Cause(
         "An entry or a record is not what its library writes there.",
         "Another release, another program with the same key, or a value that was cut short.",
+    ),
+    "trash-not-emptied": Cause(
+        "Payloads whose jobs have ended have waited for their deletion for longer than that takes.",
+        "No dispatcher is running, or their backend is away or not configured any more.",
+    ),
+    "index-wrong": Cause(
+        "The index of queues does not say when this queue needs its next look: its jobs may be late by a minute.",
+        "Somebody wrote to the queue by hand. The service repairs it within a minute, if it is running.",
     ),
     "legacy-marker": Cause(
         "An entry of a list is no job, but what an older release put there to wake its workers.",
