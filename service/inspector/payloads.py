@@ -25,12 +25,13 @@ def rendered(data: bytes, max_bytes: int = MAX_BYTES, size_bytes: int | None = N
     size = len(data) if size_bytes is None else size_bytes
     if not size:
         return Payload(0, "empty", "", cut=False)
-    text = _text(data, whole=len(data) == size)
-    if text is None:
+    if len(data) == size and (spelt := _as_json(data)) is not None:
+        shown = spelt.encode()[:max_bytes].decode("utf-8", "ignore")
+        return Payload(size, "json", shown, cut=len(shown) < len(spelt))
+    if _text(data, whole=len(data) == size) is None:
         return Payload(size, "binary", data[: max_bytes // 2].hex(), cut=size > max_bytes // 2)
-    kind = "json" if len(data) == size and _is_json(text) else "text"
     shown = data[:max_bytes].decode("utf-8", "ignore")
-    return Payload(size, kind, shown, cut=len(shown.encode()) < size)
+    return Payload(size, "text", shown, cut=len(shown.encode()) < size)
 
 
 def unread(size_bytes: int) -> Payload:
@@ -46,10 +47,14 @@ def json_of(data: bytes | str) -> Any:
         raise ValueError("nested too deeply") from error
 
 
-def text_cut(data: bytes | str, max_chars: int = 200) -> str:
-    """A short text for a table or a problem's detail, of any bytes. What is no UTF-8 is spelt `\\xff`."""
-    text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
-    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
+def text_cut(text: bytes | str, max_chars: int = 300) -> str:
+    """A short text for a table or a problem's detail, of any bytes: what cannot be printed is spelt `\\x1b`."""
+    beginning = text[: 4 * max_chars]
+    data = beginning if isinstance(beginning, bytes) else beginning.encode("utf-8", "surrogateescape")
+    shown = data.decode("utf-8", "backslashreplace")
+    if not shown.isprintable():
+        shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
+    return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
 
 
 def _refused(constant: str) -> Any:
@@ -67,9 +72,18 @@ def _text(data: bytes, *, whole: bool) -> str | None:
     return text if all(char.isprintable() or char in _PRINTABLE for char in text) else None
 
 
-def _is_json(text: str) -> bool:
+def _as_json(data: bytes) -> str | None:
+    """The text that says the same and is safe to print: what cannot be printed is spelt `\\u200d`. None for no JSON."""
     try:
+        text = data.decode()
         json_of(text)
     except ValueError:
-        return False
-    return True
+        return None
+    return text if text.isprintable() else "".join(map(_spelt, text))
+
+
+def _spelt(char: str) -> str:
+    """Outside of its texts, JSON has no other characters than these; inside, it allows this spelling."""
+    if char.isprintable() or char in _PRINTABLE:
+        return char
+    return json.dumps(char)[1:-1]
