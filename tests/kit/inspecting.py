@@ -161,11 +161,12 @@ class Inspected:
 
 
 @asynccontextmanager
-async def inspecting(url: str) -> AsyncIterator[Inspected]:
-    """An empty server's data, held unchanged by whoever looks."""
+async def inspecting(url: str, *, emptied: bool = True) -> AsyncIterator[Inspected]:
+    """A server's data, none at first unless it is to be kept, held unchanged by whoever looks."""
     inspected = Inspected(url)
     try:
-        await inspected.redis.flushall()
+        if emptied:
+            await inspected.redis.flushall()
         yield inspected
         await inspected.transport.unchanged()
     finally:

@@ -24,7 +24,7 @@ const now = Date.now();
 
 async function waiting() {
   const queue = queueOf('waiting');
-  for (const data of [{ to: 'ada' }, 'text', 17.25, null, true, [1, [2]], {}, { nested: { deep: ['ü', '\u0000', '🧥'] } }])
+  for (const data of [{ to: 'ada' }, 'text', 17.25, null, true, [1, [2]], {}, { nested: { deep: ['ü', '\u0000', '👩\u200d🔬 \u200b\u0085'] } }])
     await queue.add('kinds', data);
   await queue.add('none');
   await queue.add('large', { blob: 'x'.repeat(100_000) });
