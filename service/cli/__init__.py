@@ -7,13 +7,14 @@ batch.py    enqueue --batch: a file of jobs
 queues.py   queues, jobs, pause, resume
 dead.py     dead list, dead revive, dead purge
 local.py    route, config: from settings alone, without a running service
+inspect.py  inspect: asks Redis itself, by reads alone; inspected.py shows what it tells
 remote.py   how the others reach the service
 show.py     tables and bars for people, JSON for machines
 """
 
 import typer
 
-from service.cli import dead, jobs, local, queues, run
+from service.cli import dead, inspect, jobs, local, queues, run
 from service.cli.exits import CODES
 from service.cli.run import Role
 
@@ -32,6 +33,7 @@ for command in (
     *(jobs.enqueue, jobs.job, jobs.cancel, jobs.reschedule),
     *(queues.queues, queues.jobs, queues.pause, queues.resume),
     *(local.route, local.config),
+    inspect.inspect,
 ):
     app.command()(command)
 app.add_typer(dead.app, name="dead")

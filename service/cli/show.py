@@ -44,6 +44,17 @@ def table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     _print(shown)
 
 
+def line(text: str) -> None:
+    """A part of the result in words."""
+    sys.stdout.write(text + "\n")
+
+
+def clear() -> None:
+    """For what is drawn again and again, where people look at a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write("\x1b[H\x1b[2J\x1b[3J")
+
+
 def note(text: str) -> None:
     """For people, beside the result."""
     sys.stderr.write(text + "\n")

@@ -79,6 +79,10 @@ CAUSES: Final[Mapping[str, Cause]] = {
         "An entry or a record is not what its library writes there.",
         "Another release, another program with the same key, or a value that was cut short.",
     ),
+    "kept-for-nobody": Cause(
+        "Something is kept for a job that does not exist: it costs memory, and does no other harm.",
+        "Jobs were removed by hand, or Redis was restored from parts of a backup.",
+    ),
     "trash-not-emptied": Cause(
         "Payloads whose jobs have ended have waited for their deletion for longer than that takes.",
         "No dispatcher is running, or their backend is away or not configured any more.",

@@ -1,7 +1,7 @@
 """What a look finds wrong on its way: error replies become problems, and nothing is told twice."""
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from redis.exceptions import NoPermissionError, ResponseError
 
@@ -9,8 +9,6 @@ from service.inspector.answers import Problem
 from service.inspector.layout import EXAMPLES
 from service.inspector.payloads import text_cut
 from service.inspector.times import Moment
-
-T = TypeVar("T")
 
 _MOST: Final = 100  #: problems of one look
 
@@ -41,7 +39,7 @@ class Findings:
             counted = count if count is not None else len(ids) or None
             self._found.setdefault((kind, detail), Problem(kind, detail, told, counted, since))
 
-    def told(self, reply: Any, key: str, default: T) -> Any | T:
+    def told(self, reply: Any, key: str, default: Any) -> Any:
         """`reply`, or, if it is an error, `default`, and a problem of this key."""
         if not isinstance(reply, Exception):
             return reply

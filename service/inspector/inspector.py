@@ -62,13 +62,15 @@ class Inspector:
         layouts: Mapping[str, type[Layout]] | None = None,
         max_bytes: int = MAX_BYTES,
         keys_at_most: int | None = KEYS,
+        prefix: str | None = None,
     ) -> None:
-        """`keys_at_most` bounds the SCAN for queues; None: look at the names of all keys."""
+        """`keys_at_most` bounds the SCAN for queues; None: look at all names. `prefix` is as in `Look`."""
         self._reader = ReadOnly(transport)
         self._keys = keys
         self._layouts = dict(LAYOUTS if layouts is None else layouts)
         self._max_bytes = max_bytes
         self._keys_at_most = keys_at_most
+        self._prefix = prefix
 
     async def overview(self) -> Overview:
         """Every queue of every layout, summed up."""
@@ -144,7 +146,7 @@ class Inspector:
 
     async def _layout(self, name: str) -> Layout:
         """For one look."""
-        look = Look(self._reader.fresh(), await self.now_ms(), self._keys, self._max_bytes)
+        look = Look(self._reader.fresh(), await self.now_ms(), self._keys, self._max_bytes, self._prefix)
         return self._layouts[name](look)
 
 

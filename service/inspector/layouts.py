@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from service.inspector.coatcheck import Coatcheck
 from service.inspector.layout import Layout
 
-LAYOUTS: Final[Mapping[str, type[Layout]]] = {}
+LAYOUTS: Final[Mapping[str, type[Layout]]] = {layout.name: layout for layout in (Coatcheck,)}

@@ -1,0 +1,145 @@
+"""Where did my job go: inspect, which asks Redis itself, by reads alone."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from service.cli import show
+from service.cli.exits import Exit
+from service.cli.remote import Json
+
+if TYPE_CHECKING:
+    from service.inspector.inspector import Inspector
+    from service.inspector.layout import Layout
+
+Layouts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layout", help="Only this one: coatcheck, asynq, bullmq, rtq. Several may be named.", metavar="NAME"
+    ),
+]
+RedisUrl = Annotated[
+    str | None, typer.Option("--redis", help="Where Redis is. By default what REDIS__URL says.", metavar="URL")
+]
+
+_EVERY_S: Final = 2.0  #: between two looks of --watch
+
+
+def inspect(
+    queue: Annotated[str | None, typer.Argument(help="This queue alone, closely.", show_default=False)] = None,
+    id: Annotated[str | None, typer.Argument(help="This job of it.", show_default=False)] = None,  # noqa: A002  the argument's name
+    *,
+    problems: Annotated[bool, typer.Option("--problems", help="What does not fit, and what that means.")] = False,
+    layout: Layouts = None,
+    redis: RedisUrl = None,
+    prefix: Annotated[
+        str | None, typer.Option(help="Of another library's keys, if not its default.", show_default=False)
+    ] = None,
+    max_bytes: Annotated[int, typer.Option(min=0, help="Shown of a payload.")] = 512,
+    all_keys: Annotated[
+        bool, typer.Option("--all-keys", help="Look for queues among all keys, not only 100,000.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 seconds, until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What jobs there are, and what state each is really in: Coatcheck's, Asynq's, BullMQ's, redis_task_queue's.
+
+    Asks Redis, not the service, and changes nothing there. Works on a replica, and for a user who may only read
+    (ops/redis/inspector.acl).
+    """
+    if problems and id is not None:
+        raise typer.BadParameter("--problems is of a queue, or of all; a job tells its own")
+    request = _Request(queue, id, problems, as_json, watch)
+    options = {"layouts": _layouts(layout), "max_bytes": max_bytes, "prefix": prefix}
+    code = _told(request, redis, options if not all_keys else {**options, "keys_at_most": None})
+    if code != Exit.DONE:
+        raise typer.Exit(code)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked for, and how it is to be told."""
+
+    queue: str | None
+    id: str | None
+    problems: bool
+    as_json: bool
+    watch: bool
+
+
+def _layouts(names: Sequence[str] | None) -> "dict[str, type[Layout]]":
+    from service.inspector.layouts import LAYOUTS
+
+    unknown = [name for name in names or () if name not in LAYOUTS]
+    if unknown:
+        raise typer.BadParameter(f"--layout {unknown[0]!r}: one of {', '.join(LAYOUTS)}")
+    return {name: layout for name, layout in LAYOUTS.items() if not names or name in names}
+
+
+def _told(request: _Request, url: str | None, options: dict[str, Any]) -> Exit:
+    """What fails is shown, too."""
+    from redis.exceptions import ResponseError
+
+    from service.errors import RetryLater
+
+    try:
+        return asyncio.run(_inspect(request, url, options))
+    except RetryLater as error:
+        show.problem({"title": "Redis unavailable", "detail": str(error)}, as_json=request.as_json)
+        return Exit.LATER
+    except ResponseError as error:  # to what every look needs: TIME, SCAN
+        show.problem({"title": "Refused by Redis", "detail": str(error)[:200]}, as_json=request.as_json)
+        return Exit.FAILED
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+async def _inspect(request: _Request, url: str | None, options: dict[str, Any]) -> Exit:
+    from service.cli.local import settings
+    from service.inspector.inspector import Inspector
+    from service.keys import Keys
+    from service.transport import Transport, connect
+
+    chosen = settings()
+    try:
+        pool = connect(
+            url or chosen.redis.url,
+            timeout_s=chosen.redis.timeout_s,
+            max_connections=chosen.redis.max_connections,
+            client_name="coatcheck-inspector",
+        )
+    except ValueError as error:
+        raise typer.BadParameter(f"--redis: {error}") from error
+    inspector = Inspector(Transport(pool), Keys(chosen.key_prefix, chosen.ready_keys()), **options)
+    try:
+        while True:
+            code = await _look(inspector, request)
+            if not request.watch:
+                return code
+            await asyncio.sleep(_EVERY_S)
+    finally:
+        await pool.disconnect()
+
+
+async def _look(inspector: "Inspector", request: _Request) -> Exit:
+    """One look, shown when all of it is known."""
+    from service.cli.inspected import Shown
+
+    found: Sequence[Any]
+    shown = Shown(await inspector.now_ms(), as_json=request.as_json, redraws=request.watch)
+    if request.problems:
+        shown.problems(await inspector.problems(request.queue), request.queue)
+    elif request.queue is None:
+        shown.overview(await inspector.overview())
+    elif request.id is None:
+        found = await inspector.queue(request.queue)
+        shown.queues(found, request.queue)
+        return Exit.DONE if found else Exit.FAILED
+    else:
+        found = await inspector.job(request.queue, request.id)
+        shown.jobs(found, request.queue, request.id)
+        return Exit.DONE if found else Exit.FAILED
+    return Exit.DONE
