@@ -160,15 +160,21 @@ class Bystander:
     ledger: Ledger
     keys: Keys
 
-    async def fill(self, queue: str, jobs: int, body: bytes, due_ms: Callable[[int], int]) -> None:
-        """Inline jobs, as the producer schedules them."""
-        await self.schedule(queue, [(due_ms(number), body) for number in range(jobs)])
+    async def fill(
+        self, queue: str, jobs: int, body: bytes, due_ms: Callable[[int], int], backend: str = "redis"
+    ) -> None:
+        """Jobs as the producer schedules them; of those of another backend, the references alone."""
+        await self.schedule(queue, [(due_ms(number), body) for number in range(jobs)], backend)
 
-    async def schedule(self, queue: str, jobs: Sequence[tuple[int, bytes]]) -> None:
+    async def schedule(self, queue: str, jobs: Sequence[tuple[int, bytes]], backend: str = "redis") -> None:
+        put_at_ms = int(time.time() * 1000)
         for start in range(0, len(jobs), _FILL):
             entries = [
-                Entry(Reference("redis", queue, due_ms, new_uuid()), "small_and_short", body=body)
+                Entry(reference, "small_and_short", body=body)
+                if backend == "redis"
+                else Entry(reference, "large", put_at_ms=put_at_ms)
                 for due_ms, body in jobs[start : start + _FILL]
+                for reference in (Reference(backend, queue, due_ms, new_uuid()),)
             ]
             for answer in await self.ledger.schedule(queue, entries):
                 if isinstance(answer, Exception):
