@@ -12,6 +12,8 @@ remote.py   how the others reach the service
 show.py     tables and bars for people, JSON for machines
 """
 
+from typing import Annotated
+
 import typer
 
 from service.cli import dead, inspect, jobs, local, queues, run
@@ -28,6 +30,25 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"coatcheck {version('coatcheck')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[  # its callback answers
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself; its help is above."""
+
+
 for command in (
     *(run.serve, run.dev),
     *(jobs.enqueue, jobs.job, jobs.cancel, jobs.reschedule),

@@ -130,6 +130,12 @@ def test_help_lists_every_command():
     assert {name for name in COMMANDS if f" {name} " not in shown} == set()
 
 
+def test_the_version_is_that_of_the_package():
+    from importlib.metadata import version
+
+    assert run("--version").stdout == f"coatcheck {version('coatcheck')}\n"
+
+
 def commands(prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     import typer.main
 
