@@ -8,13 +8,17 @@
 It is proto3: a zero or empty field is absent on the wire. What Asynq declares as text is bytes here, since a strict
 reader, Asynq's own among them, refuses the whole message for one byte that is not UTF-8, and somebody wants to see it.
 A field that a newer release adds, or that comes with another wire type, is kept as an unknown one.
+
+ServerInfo, which each server writes about itself every few seconds, likewise, as far as it is told here:
+
+    1 host   2 pid   3 server_id   4 concurrency   5 queues, a map of name to priority   7 status   9 tasks in hand
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -22,11 +26,13 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-_BYTES, _INT32, _INT64 = (
-    FieldDescriptorProto.TYPE_BYTES,
-    FieldDescriptorProto.TYPE_INT32,
-    FieldDescriptorProto.TYPE_INT64,
-)
+_Kind: TypeAlias = "FieldDescriptorProto.Type.ValueType"
+_BYTES: Final = FieldDescriptorProto.TYPE_BYTES
+_INT32: Final = FieldDescriptorProto.TYPE_INT32
+_INT64: Final = FieldDescriptorProto.TYPE_INT64
+_MESSAGE: Final = FieldDescriptorProto.TYPE_MESSAGE
+_ONE: Final = FieldDescriptorProto.LABEL_OPTIONAL
+_MANY: Final = FieldDescriptorProto.LABEL_REPEATED
 _FIELDS: Final = {
     1: ("type", _BYTES),
     2: ("payload", _BYTES),
@@ -44,6 +50,15 @@ _FIELDS: Final = {
     14: ("group_key", _BYTES),
 }
 _HEADERS: Final = 15
+_SERVER_FIELDS: Final = {
+    1: ("host", _BYTES),
+    2: ("pid", _INT32),
+    3: ("server_id", _BYTES),
+    4: ("concurrency", _INT32),
+    7: ("status", _BYTES),
+    9: ("active", _INT32),
+}
+_SERVER_QUEUES: Final = 5
 _GROUP_WIRE_TYPE: Final = 3
 _UNKNOWN_MOST: Final = 50  #: foreign bytes may be thousands of tiny fields, of which nobody wants to read more
 
@@ -83,10 +98,22 @@ class TaskMessage:
     not_text: tuple[str, ...]  #: names of fields in the .proto; Asynq itself cannot read a message that has one
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a server says of itself."""
+
+    host: str
+    pid: int
+    concurrency: int
+    queues: frozenset[str]  #: as `service.members.text_of` spells names
+    status: str
+    active: int  #: tasks in its hands
+
+
 def decode(data: bytes) -> TaskMessage:
     """Raises NotAMessage. Bytes of another program may decode by chance: then hardly anything is set but `unknown`."""
     try:
-        message: Any = _task_message().FromString(data)
+        message: Any = _schema()["Task"].FromString(data)
     except DecodeError as error:
         raise NotAMessage(f"{len(data)} bytes that are no protobuf message") from error
     not_text = list[str]()
@@ -126,24 +153,42 @@ def _unknown(message: Message) -> Iterator[UnknownField]:
         yield UnknownField(field.field_number, b"" if field.wire_type == _GROUP_WIRE_TYPE else field.data)
 
 
-@cache
-def _task_message() -> type[Message]:
-    """In a pool of its own: an application that imports Coatcheck may have Asynq's real schema in the common one."""
-    one, many = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
-    file = FileDescriptorProto(name="coatcheck/asynq.proto", package="coatcheck", syntax="proto3")
-    task = file.message_type.add(name="TaskMessage")
-    for number, (name, kind) in _FIELDS.items():
-        task.field.add(name=name, number=number, type=kind, label=one)
-    header = task.nested_type.add(name="Header")  # on the wire a map is a list of such pairs
-    header.field.add(name="key", number=1, type=_BYTES, label=one)
-    header.field.add(name="value", number=2, type=_BYTES, label=one)
-    task.field.add(
-        name="headers",
-        number=_HEADERS,
-        type=FieldDescriptorProto.TYPE_MESSAGE,
-        type_name=".coatcheck.TaskMessage.Header",
-        label=many,
+def decode_server(data: bytes) -> Server:
+    """Raises NotAMessage."""
+    try:
+        message: Any = _schema()["Server"].FromString(data)
+    except DecodeError as error:
+        raise NotAMessage(f"{len(data)} bytes that are no protobuf message") from error
+    return Server(
+        host=message.host.decode(errors="backslashreplace"),
+        pid=message.pid,
+        concurrency=message.concurrency,
+        queues=frozenset(it.key.decode(errors="surrogateescape") for it in message.queues),
+        status=message.status.decode(errors="backslashreplace"),
+        active=message.active,
     )
+
+
+@cache
+def _schema() -> dict[str, type[Message]]:
+    """In a pool of its own: an application that imports Coatcheck may have Asynq's real schema in the common one."""
+    file = FileDescriptorProto(name="coatcheck/asynq.proto", package="coatcheck", syntax="proto3")
+    _add(file, "Task", _FIELDS, pairs=("headers", _HEADERS, _BYTES))
+    _add(file, "Server", _SERVER_FIELDS, pairs=("queues", _SERVER_QUEUES, _INT32))
     pool = DescriptorPool()
     pool.Add(file)
-    return GetMessageClass(pool.FindMessageTypeByName("coatcheck.TaskMessage"))
+    return {it.name: GetMessageClass(pool.FindMessageTypeByName(f"coatcheck.{it.name}")) for it in file.message_type}
+
+
+def _add(
+    file: FileDescriptorProto, name: str, fields: Mapping[int, tuple[str, _Kind]], pairs: tuple[str, int, _Kind]
+) -> None:
+    """A message; `pairs` is its one map: on the wire, a list of messages with the fields 1 and 2."""
+    message, pair = file.message_type.add(name=name), f"{name}Pair"
+    for number, (field, kind) in fields.items():
+        message.field.add(name=field, number=number, type=kind, label=_ONE)
+    field, number, kind = pairs
+    message.field.add(name=field, number=number, type=_MESSAGE, label=_MANY, type_name=f".coatcheck.{pair}")
+    entry = file.message_type.add(name=pair)
+    entry.field.add(name="key", number=1, type=_BYTES, label=_ONE)
+    entry.field.add(name="value", number=2, type=kind, label=_ONE)
