@@ -8,6 +8,7 @@ queues.py   queues, jobs, pause, resume
 dead.py     dead list, dead revive, dead purge
 local.py    route, config: from settings alone, without a running service
 inspect.py  inspect: asks Redis itself, by reads alone; inspected.py shows what it tells
+advise.py   advise: samples Redis itself, by reads alone
 remote.py   how the others reach the service
 show.py     tables and bars for people, JSON for machines
 """
@@ -16,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli import dead, inspect, jobs, local, queues, run
+from service.cli import advise, dead, inspect, jobs, local, queues, run
 from service.cli.exits import CODES
 from service.cli.run import Role
 
@@ -55,6 +56,7 @@ for command in (
     *(queues.queues, queues.jobs, queues.pause, queues.resume),
     *(local.route, local.config),
     inspect.inspect,
+    advise.advise,
 ):
     app.command()(command)
 app.add_typer(dead.app, name="dead")

@@ -55,10 +55,10 @@ def route(
     if tenant is not None and not chosen.tenant_known(tenant):
         raise typer.BadParameter(f"there is no tenant {tenant!r}")
     facts = Facts(
-        payload_bytes=_checked(parse_size_bytes, size),
-        delay_ms=_checked(parse_duration_ms, delay),
+        payload_bytes=checked(parse_size_bytes, size),
+        delay_ms=checked(parse_duration_ms, delay),
         tenant=tenant,
-        queue=_checked(check_queue, queue),
+        queue=checked(check_queue, queue),
         uuid=uuid or new_uuid(),
         available=frozenset(chosen.backends) - set(without or ()),
         redis_memory_ratio=redis_memory,
@@ -102,7 +102,7 @@ def _show_route(explanation: "Explanation", values: list[Mapping[str, Any]], as_
     show.table(["name", "value", "set_for", "source", "setting"], values)
 
 
-def _checked(parse: Callable[[str], T], text: str) -> T:
+def checked(parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text)
     except ValueError as error:

@@ -15,7 +15,7 @@ from tests.kit.settings import named_file
 
 S3 = {"COATCHECK_BACKENDS__S3__BUCKET": "payloads", "COATCHECK_ROUTING__OFFLOAD_TO": "s3"}
 COMMANDS = {"serve", "dev", "enqueue", "job", "cancel", "reschedule", "queues", "jobs", "pause", "resume", "route",
-            "config", "dead"}  # fmt: skip
+            "config", "dead", "advise"}  # fmt: skip
 
 
 def run(*arguments: str, code: Exit = Exit.DONE, **environ: str) -> Any:

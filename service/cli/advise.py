@@ -1,0 +1,146 @@
+"""Is Redis full of delayed payloads: advise, which asks Redis itself, by reads alone."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from service.cli import show
+from service.cli.exits import Exit
+from service.cli.inspect import RedisUrl
+from service.cli.local import checked, settings
+from service.cli.remote import Json
+
+if TYPE_CHECKING:
+    from service.advisor.costs import Prices
+    from service.advisor.report import Question, Report
+    from service.advisor.survey import Extent
+
+_SETS: Final = 20  #: shown in the table; JSON has all
+
+
+def advise(
+    *,
+    redis: RedisUrl = None,
+    sample: Annotated[
+        int, typer.Option(min=100, max=1_000_000, help="Jobs to read; more narrow the intervals.")
+    ] = 10_000,
+    most_bytes: Annotated[str, typer.Option(help="What may be read of jobs that are their own payload.")] = "64MiB",
+    sizes: Annotated[str | None, typer.Option(help="inline_max_bytes to try: 4KiB,64KiB.", show_default=False)] = None,
+    delays: Annotated[str | None, typer.Option(help="inline_max_delay to try: 15m,1d.", show_default=False)] = None,
+    at_most: Annotated[
+        str | None, typer.Option(help="What delayed jobs may take of Redis: 2GiB.", show_default=False)
+    ] = None,
+    offload_to: Annotated[
+        str | None, typer.Option(help="The backend to name. Else ROUTING__OFFLOAD_TO, or s3.")
+    ] = None,
+    redis_gib: Annotated[float, typer.Option(min=0, help="Dollars for a GiB of Redis, a month.")] = 11.5,
+    s3_gib: Annotated[float, typer.Option(min=0, help="Dollars for a GiB in S3, a month.")] = 0.023,
+    put_thousand: Annotated[float, typer.Option(min=0, help="Dollars for a thousand PUT requests.")] = 0.005,
+    get_thousand: Annotated[float, typer.Option(min=0, help="Dollars for a thousand GET requests.")] = 0.0004,
+    delete_thousand: Annotated[float, typer.Option(min=0, help="Dollars for a thousand deleted objects.")] = 0.0,
+    html: Annotated[Path | None, typer.Option(help="Write a picture into this file.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="Draw the same sample again.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """How much of Redis is delayed payload, and what moving it would save: Coatcheck's, Asynq's, BullMQ's,
+    redis_task_queue's, Celery's, RQ's, Sidekiq's.
+
+    Reads a random sample, asks Redis and no service, and changes nothing there. Works on a replica, and for a user who
+    may only read (ops/redis/inspector.acl). In brackets stands what is 95% sure.
+    """
+    from service.advisor.costs import Prices
+    from service.advisor.survey import Extent
+    from service.units import parse_size_bytes
+
+    prices = Prices(redis_gib, s3_gib, put_thousand, get_thousand, delete_thousand)
+    question = _question(sizes, delays, at_most, offload_to, prices)
+    extent = Extent(sample, checked(parse_size_bytes, most_bytes), seed)
+    report = _asked(redis, extent, question, as_json=as_json)
+    if html is not None:
+        _write(report, html, as_json=as_json)
+    _show(report, as_json=as_json)
+
+
+def _question(
+    sizes: str | None, delays: str | None, at_most: str | None, offload_to: str | None, prices: "Prices"
+) -> "Question":
+    from service.advisor.grid import DELAYS_MS, SIZES_BYTES, Thresholds
+    from service.advisor.report import Question
+    from service.units import parse_duration_ms, parse_size_bytes
+
+    routing = settings().routing
+    return Question(
+        prices,
+        [checked(parse_size_bytes, text) for text in sizes.split(",")] if sizes else SIZES_BYTES,
+        [max(0, checked(parse_duration_ms, text)) for text in delays.split(",")] if delays else DELAYS_MS,
+        Thresholds(routing.inline_max_bytes, routing.inline_max_delay_ms, routing.offload_min_bytes),
+        offload_to or routing.offload_to or "s3",
+        checked(parse_size_bytes, at_most) if at_most else None,
+    )
+
+
+def _asked(url: str | None, extent: "Extent", question: "Question", *, as_json: bool) -> "Report":
+    """What fails is shown, and ends the command."""
+    from redis.exceptions import ResponseError
+
+    from service.advisor.report import report
+    from service.errors import RetryLater
+
+    try:
+        return report(asyncio.run(_surveyed(url, extent)), question)
+    except RetryLater as error:
+        show.problem({"title": "Redis unavailable", "detail": str(error)}, as_json=as_json)
+        raise typer.Exit(Exit.LATER) from error
+    except ResponseError as error:  # of what every look needs: TIME, SCAN, INFO
+        show.problem({"title": "Refused by Redis", "detail": str(error)[:200]}, as_json=as_json)
+        raise typer.Exit(Exit.FAILED) from error
+
+
+async def _surveyed(url: str | None, extent: "Extent") -> Any:
+    from service.advisor.survey import survey
+    from service.keys import Keys
+    from service.transport import Transport, connect
+
+    chosen = settings()
+    try:
+        pool = connect(
+            url or chosen.redis.url,
+            timeout_s=chosen.redis.timeout_s,
+            max_connections=chosen.redis.max_connections,
+            client_name="coatcheck-inspector",
+        )
+    except ValueError as error:
+        raise typer.BadParameter(f"--redis: {error}") from error
+    try:
+        return await survey(Transport(pool), Keys(chosen.key_prefix), extent)
+    finally:
+        await pool.disconnect()
+
+
+def _write(report: "Report", path: Path, *, as_json: bool) -> None:
+    from service.advisor.picture import page
+
+    try:
+        path.write_text(page(report), encoding="utf-8")
+    except OSError as error:
+        show.problem({"title": "Not written", "detail": f"{path}: {error.strerror}"}, as_json=as_json)
+        raise typer.Exit(Exit.FAILED) from error
+    show.note(f"The picture is in {path}")
+
+
+def _show(report: "Report", *, as_json: bool) -> None:
+    from service.advisor import tables
+    from service.advisor.report import plain
+
+    if as_json:
+        show.as_json(plain(report))
+        return
+    show.fields(tables.summary(report), machine=False)
+    for rows in (tables.sets(report, _SETS), tables.distribution(report), tables.grid(report)):
+        if rows:
+            show.table(list(rows[0]), rows)
+    show.line(tables.advice(report))
+    for line in report.problems:
+        show.note(f"Note: {line}")
