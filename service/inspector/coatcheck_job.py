@@ -34,7 +34,7 @@ async def job_detail(look: Look, of: QueueKeys, queue: str, id_: str) -> JobDeta
     kept = await _kept(look, of, member, found)
     if not (places or kept or unsought or found.problems):
         return None
-    state = next((place.state for place in places), "cancelled" if kept.get("cancelled") else None)
+    state = next((place.state for place in places), kept.get("cancelled"))  # the marker's value is what became of it
     _judge(member, places, kept, found)
     payload = await _payload(look, of, member, kept, found)
     return JobDetail(
@@ -164,8 +164,6 @@ def _record(member: Member, kept: Mapping[str, Any]) -> dict[str, Fact]:
         }
     elif "trouble" in kept:
         told["trouble"] = rendered(kept["trouble"], size_bytes=kept["trouble_bytes"])
-    if "cancelled" in kept:
-        told["cancelled_marker"] = kept["cancelled"]
     if "body_bytes" in kept:
         told["payload_bytes"] = kept["body_bytes"]
     return told

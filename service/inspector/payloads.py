@@ -29,7 +29,8 @@ def rendered(data: bytes, max_bytes: int = MAX_BYTES, size_bytes: int | None = N
         shown = spelt.encode()[:max_bytes].decode("utf-8", "ignore")
         return Payload(size, "json", shown, cut=len(shown) < len(spelt))
     if _text(data, whole=len(data) == size) is None:
-        return Payload(size, "binary", data[: max_bytes // 2].hex(), cut=size > max_bytes // 2)
+        digits = data[: max_bytes // 2].hex()
+        return Payload(size, "binary", digits, cut=len(digits) < 2 * size)
     shown = data[:max_bytes].decode("utf-8", "ignore")
     return Payload(size, "text", shown, cut=len(shown.encode()) < size)
 
@@ -50,11 +51,19 @@ def json_of(data: bytes | str) -> Any:
 def text_cut(text: bytes | str, max_chars: int = 300) -> str:
     """A short text for a table or a problem's detail, of any bytes: what cannot be printed is spelt `\\x1b`."""
     beginning = text[: 4 * max_chars]
-    data = beginning if isinstance(beginning, bytes) else beginning.encode("utf-8", "surrogateescape")
+    data = beginning if isinstance(beginning, bytes) else _bytes(beginning)
     shown = data.decode("utf-8", "backslashreplace")
     if not shown.isprintable():
         shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
     return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
+
+
+def _bytes(text: str) -> bytes:
+    """JSON can spell lone surrogates that stand for no byte."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
 
 
 def _refused(constant: str) -> Any:
@@ -66,7 +75,7 @@ def _text(data: bytes, *, whole: bool) -> str | None:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        if whole or error.start < len(data) - 3:  # the end may have been cut within a character
+        if whole or error.reason != "unexpected end of data":  # cut within a character
             return None
         text = data[: error.start].decode("utf-8")
     return text if all(char.isprintable() or char in _PRINTABLE for char in text) else None

@@ -1,6 +1,7 @@
 """Moments that other programs wrote as numbers: ms, s or ns, and sometimes no time at all."""
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Final
@@ -10,6 +11,9 @@ from service.clock import rfc3339
 #: What lies between is taken for a time in ms: 1973 to 2286. Below, ms were seconds; above, microseconds or a priority.
 FIRST_MS: Final = 10**11
 LAST_MS: Final = 10**13
+_BEYOND: Final = 10**30
+_DIGITS: Final = 64  #: a longer text is no number of ours
+_integer: Final = re.compile(r"-?[0-9]{1,30}")
 _STEPS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -29,12 +33,11 @@ def moment(value: object, per_ms: float = 1.0) -> Moment | None:
     Seconds have `per_ms=0.001`, nanoseconds 1_000_000. None for what is no plausible time: NaN, infinity, 0, seconds
     where ms belong.
     """
-    try:
-        number = float(value.decode("ascii") if isinstance(value, bytes) else value)  # type: ignore[arg-type]  # what is no number raises
-    except (TypeError, ValueError, OverflowError):
+    number = _number(value)
+    if number is None or not math.isfinite(number):
         return None
-    ms = number / per_ms
-    return Moment(math.floor(ms)) if math.isfinite(ms) and FIRST_MS <= ms <= LAST_MS else None
+    ms = number * round(1 / per_ms) if per_ms < 1 else number // per_ms
+    return Moment(math.floor(ms)) if FIRST_MS <= ms <= LAST_MS else None
 
 
 def relative(moment_ms: int, now_ms: int) -> str:
@@ -65,3 +68,15 @@ def local(moment_ms: int, zone: tzinfo | None = None) -> str:
     except (OverflowError, ValueError, OSError):
         return rfc3339(moment_ms)
     return f"{at:%Y-%m-%d %H:%M:%S}.{moment_ms % 1000:03d} {at:%z}"
+
+
+def _number(value: object) -> int | float | None:
+    """Exact, if it is an integer: nanoseconds have more digits than a float."""
+    if isinstance(value, bytes):
+        value = value[:_DIGITS].decode("latin-1")
+    if isinstance(value, str):
+        try:
+            return int(value) if _integer.fullmatch(value) else float(value[:_DIGITS])
+        except ValueError:
+            return None
+    return value if isinstance(value, int | float) and abs(value) < _BEYOND else None
