@@ -9,6 +9,7 @@
     <prefix>:{q}:bodies                     HASH    uuid -> payload of inline jobs; `largest` -> bytes of the largest
     <prefix>:{q}:leases                     ZSET    reference -> lease deadline, ms; the deadline is the token
     <prefix>:{q}:ready                      LIST    payloads: LPUSH in, oldest at the right (settable per queue)
+                                            STREAM  or that, where configured: payload, reference, due
     <prefix>:{q}:dead                       ZSET    reference -> time of death, ms
     <prefix>:{q}:trash                      ZSET    reference -> when its deletion is tried next, ms
     <prefix>:{q}:trouble                    HASH    uuid, or sha1 of what is no reference -> attempts, expiries, error
@@ -16,6 +17,17 @@
     <prefix>:{q}:idempotency:<sha256>       STRING  reference, reason, fingerprint; expires
     <prefix>:{q}:cancelled:<uuid>           STRING  `cancelled` or `void`; expires after 1 h
     <prefix>:{q}:paused                     STRING  present: dispatching is paused
+
+What workers keep, who consume ready lists:
+
+    <prefix>:{q}:workers                    ZSET    worker -> when its heartbeat is overdue, ms; others own nothing
+    <prefix>:{q}:departed                   ZSET    worker taken for dead -> until when somebody looks for its jobs, ms
+    <prefix>:{q}:inflight:<worker>          LIST    payloads in its hands, oldest at the left
+    <prefix>:{q}:turns                      HASH    worker -> number of its last turn, so that no turn counts twice
+    <prefix>:{q}:strikes                    HASH    sha1 of a payload -> workers that died with it in hand;
+                                                    attempt:<sha1> -> failed attempts of a payload that is no envelope
+    <prefix>:{q}:suspects                   LIST    payloads with which more than one died: taken one at a time
+    <prefix>:{q}:once:<sha256>              STRING  of a job's id: it is finished, and must not run again; expires
 """
 
 import hashlib
@@ -32,6 +44,12 @@ class QueueKeys:
 
     tag: str  #: `<prefix>:{queue}`
     ready: str
+    group: str | None = None  #: the consumer group of a ready queue that is a stream; None: it is a list
+
+    @property
+    def ready_kind(self) -> str:
+        """The ready key's type, as Redis calls it."""
+        return "list" if self.group is None else "stream"
 
     @cached_property
     def delayed(self) -> str:
@@ -65,6 +83,33 @@ class QueueKeys:
     def paused(self) -> str:
         return f"{self.tag}:paused"
 
+    @cached_property
+    def workers(self) -> str:
+        return f"{self.tag}:workers"
+
+    @cached_property
+    def departed(self) -> str:
+        return f"{self.tag}:departed"
+
+    @cached_property
+    def turns(self) -> str:
+        return f"{self.tag}:turns"
+
+    @cached_property
+    def strikes(self) -> str:
+        return f"{self.tag}:strikes"
+
+    @cached_property
+    def suspects(self) -> str:
+        return f"{self.tag}:suspects"
+
+    def inflight(self, worker: str) -> str:
+        return f"{self.tag}:inflight:{worker}"
+
+    def once(self, job_id: str) -> str:
+        """The hash keeps what producers choose out of our key space."""
+        return f"{self.tag}:once:{hashlib.sha256(job_id.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
     def cancelled(self, uuid: str) -> str:
         return f"{self.tag}:cancelled:{uuid}"
 
@@ -75,18 +120,26 @@ class QueueKeys:
 
 
 class Keys:
-    """The keys under one prefix. `ready_keys` gives the ready lists that are configured under another name."""
+    """The keys under one prefix. `ready_keys` gives ready keys that are configured under another name, `streams` the
+    consumer groups of those that are streams.
+    """
 
-    def __init__(self, prefix: str = "coatcheck", ready_keys: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        prefix: str = "coatcheck",
+        ready_keys: dict[str, str] | None = None,
+        streams: dict[str, str] | None = None,
+    ) -> None:
         self.prefix = prefix
         self.meta = f"{prefix}:meta"
         self.queues = f"{prefix}:queues"
         self.wake = f"{prefix}:wake"
         self._ready_keys = dict(ready_keys or {})
+        self._streams = dict(streams or {})
 
     def queue(self, queue: str) -> QueueKeys:
         tag = f"{self.prefix}:{{{queue}}}"
-        return QueueKeys(tag, self._ready_keys.get(queue) or f"{tag}:ready")
+        return QueueKeys(tag, self._ready_keys.get(queue) or f"{tag}:ready", self._streams.get(queue))
 
     @property
     def pattern(self) -> str:

@@ -111,7 +111,8 @@ class Ledger(Acceptance):
         arguments: list[Encodable] = ["", queue, self._inline, min(request.batch, MAX_MEMBERS), request.max_ready]
         arguments += ("" if request.max_ready_bytes is None else request.max_ready_bytes, request.lease_ms, MAX_BYTES)
         seed = next(self._seeds)
-        arguments += (seed, len(self._bounds), *self._bounds)
+        of = self._keys.queue(queue)
+        arguments += (seed, of.ready_kind, of.group or "", len(self._bounds), *self._bounds)
         for name, share in request.shares.items():
             probe = "" if share.probe_in_ms is None else share.probe_in_ms
             arguments += (name, share.slots, probe, str(share.avoid or ""))
@@ -148,10 +149,12 @@ class Ledger(Acceptance):
 
     async def _deliver_chunk(self, queue: str, jobs: Sequence[tuple[Leased, bytes]]) -> tuple[int, list[Delivery]]:
         body = [part for job, payload in jobs for part in (str(job.reference), job.token, payload)]
+        of = self._keys.queue(queue)
+        fixed: list[Encodable] = ["", queue, of.ready_kind, of.group or ""]
         try:
-            reply = await self._runner.run("deliver", queue, ["", queue, "", "", *body])
+            reply = await self._runner.run("deliver", queue, [*fixed, "", "", *body])
         except RedisFull:
-            reply = await self._runner.run("deliver_overdraft", queue, ["", queue, *self._overdraft, *body])
+            reply = await self._runner.run("deliver_overdraft", queue, [*fixed, *self._overdraft, *body])
             self._on_overdraft(queue, [str(outcome) for outcome in reply[2:]].count(Delivery.DELIVERED))
         status, now, *outcomes = reply
         self.clock.learn(now)

@@ -100,11 +100,15 @@ class TenantSettings(RoutingOverrides):
 class QueueSettings(RoutingOverrides):
     ready_key: Filled | None = setting(
         None,
-        "The list that consumers read, if not `<prefix>:{<queue>}:ready`; queues may share one, which may then outgrow "
+        "The key that consumers read, if not `<prefix>:{<queue>}:ready`; queues may share one, which may then outgrow "
         "MAX_READY by what the other queues have leased",  # claim knows the leases of its own queue alone
     )
-    max_ready: Positive = setting(10_000, "Entries in the ready list above which due jobs wait")
-    max_ready_bytes: Bytes = setting("256MiB", "Size of the ready list above which due jobs wait")
+    ready_kind: Literal["list", "stream"] = setting("list", "What the ready key is; a `stream` has consumer groups")
+    ready_group: Filled = setting(
+        "coatcheck", "Of a stream: the consumer group whose unread and unacknowledged entries count for MAX_READY"
+    )
+    max_ready: Positive = setting(10_000, "Entries in the ready queue above which due jobs wait")
+    max_ready_bytes: Bytes = setting("256MiB", "Size of the ready queue above which due jobs wait")
     max_attempts: Count | None = setting(None, "As RETRY__MAX_ATTEMPTS")
 
 
@@ -116,7 +120,7 @@ class DispatcherSettings(_Group):
     lease_s: Annotated[Seconds, between("1s", "1h")] = setting("60s", "After this, another may have a job claimed here")
     fetch_timeout_s: Annotated[Seconds, between("100ms", "30m")] = setting("15s", "For one payload, retries included")
     grace_s: Annotated[Seconds, between("0s", "1h")] = setting("20s", "Time to finish what is held when told to stop")
-    overdraft_jobs: Annotated[Integer, between(0, 1000)] = setting(100, "Shorter ready lists are fed with Redis full")
+    overdraft_jobs: Annotated[Integer, between(0, 1000)] = setting(100, "Shorter ready queues are fed with Redis full")
     cool_down_s: Pause = setting("30s", "How long a queue rests whose ready key is of another type")
 
 
@@ -149,6 +153,25 @@ class SweeperSettings(_Group):
     )
 
 
+class WorkerSettings(_Group):
+    concurrency: Count = setting(10, "Jobs that one worker process runs at once")
+    prefetch: Annotated[Integer, between(0, 10_000)] = setting(
+        500, "Jobs taken ahead at most, of short ones: what waits here is 50 ms of work, not more"
+    )
+    grace_s: Annotated[Seconds, between("0s", "1h")] = setting("20s", "Time to finish running jobs when told to stop")
+    heartbeat_s: Annotated[Seconds, between("100ms", "10m")] = setting("5s", "How often a worker says that it lives")
+    patience_s: Annotated[Seconds, between("500ms", "1h")] = setting(
+        "20s", "A worker that was not heard of for so long is taken for dead, and others get its jobs"
+    )
+    block_s: Annotated[Seconds, between("100ms", "1m")] = setting(
+        "5s", "How long an idle worker sleeps in Redis at a stretch; longer with many queues"
+    )
+    max_retries: Annotated[Integer, between(0, 1000)] = setting(8, "Retries of payloads that do not say it themselves")
+    backoff_min_s: Pause = setting("1s", "Longest pause before the first retry; it doubles. The pause is random below")
+    backoff_max_s: Pause = setting("10m", "Longest pause between attempts")
+    max_deaths: Count = setting(5, "Workers that may die with a job in hand; then it is dead")
+
+
 class Settings(BaseSettings):
     """All knobs, checked; immutable. Made by `load`; in tests too: `load({"COATCHECK_DISPATCHER__BATCH": "10"})`."""
 
@@ -173,6 +196,7 @@ class Settings(BaseSettings):
     memory: MemorySettings = MemorySettings()
     dead: DeadSettings = DeadSettings()
     sweeper: SweeperSettings = SweeperSettings()
+    worker: WorkerSettings = WorkerSettings()
     backends: Annotated[Mapping[str, BackendSettings], Frozen] = setting({}, "Payload stores; `redis` is always one")
     tenants: Annotated[Mapping[TenantName, TenantSettings], Frozen] = setting({}, "The tenants there are; none: any")
     queues: Annotated[Mapping[QueueName, QueueSettings], Frozen] = setting({}, "Queues that differ from the others")
@@ -204,8 +228,12 @@ class Settings(BaseSettings):
         return self.retry.max_attempts if own is None else own
 
     def ready_keys(self) -> dict[str, str]:
-        """queue -> ready list, of the queues whose list has a name of its own."""
+        """queue -> ready key, of the queues whose ready key has a name of its own."""
         return {name: queue.ready_key for name, queue in self.queues.items() if queue.ready_key is not None}
+
+    def streams(self) -> dict[str, str]:
+        """queue -> consumer group, of the queues whose ready key is a stream."""
+        return {name: queue.ready_group for name, queue in self.queues.items() if queue.ready_kind == "stream"}
 
     def tenant_known(self, name: str) -> bool:
         """May jobs be accepted on behalf of `name`? Those who list their tenants mean the list; with none listed, any

@@ -34,7 +34,7 @@ from service.overdue import Overdue
 from service.preflight import Gated, wait_for_redis
 from service.producer import Producer
 from service.router import INLINE
-from service.runner import TRIES
+from service.runner import TRIES, Runner
 from service.scripts import Scripts
 from service.services import Health, JobServices, Services
 from service.settings import Settings
@@ -45,9 +45,13 @@ from service.wake import Wake
 from storage_backends.base import Context
 
 Round = Callable[[], Awaitable[float | None]]
-LOOPS: Final = ("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping", "ownership")
+LOOPS: Final = (
+    *("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping", "ownership"),
+    *("take", "listen", "heartbeat", "reap"),  # of workers
+)
 _PROBE_S: Final = 1.0  #: how often an open breaker's time is looked at
 _OWNERSHIP_S: Final = 60.0  #: how often it is asked whose a backend's place is: one small read
+_WORKERS_MEMORY_S: Final = 5.0  #: workers put back what was in Redis before
 _PING_S: Final = 2.0  #: probes are usually given up after a few seconds
 #: A stop is over so long after the grace period, whatever hangs: leases are given back, loops and backends closed. Who
 #: starts the process must not kill it earlier (ops/kubernetes, ops/compose.yaml). It is up to 2 s more if all hangs at
@@ -73,15 +77,16 @@ class Service:
         self.role = role
         self.clock = clock = clock or SystemClock()
         self.metrics = _metrics(settings)
-        self.keys = Keys(settings.key_prefix, settings.ready_keys())
-        self._pool = connect(
+        self.keys = Keys(settings.key_prefix, settings.ready_keys(), settings.streams())
+        self.pool = connect(
             settings.redis.url, timeout_s=settings.redis.timeout_s, max_connections=settings.redis.max_connections
         )
-        self._transport, self._gate = Transport(self._pool), Gated(self._pool)
+        self.transport, self._gate = Transport(self.pool), Gated(self.pool)
         self.ledger = _ledger(settings, self._gate, self.keys, ServerClock(clock), self.metrics)
-        self.census = Census(self._transport, self.keys, self.ledger.clock)
+        self.runner = Runner(self._gate, self.keys, Scripts(), self.metrics.script)
+        self.census = Census(self.transport, self.keys, self.ledger.clock)
         self.memory = RedisMemory(self.census)
-        context = Context(redis=client(self._pool), bodies_key=lambda queue: self.keys.queue(queue).bodies)
+        context = Context(redis=client(self.pool), bodies_key=lambda queue: self.keys.queue(queue).bodies)
         self._backends = Backends(settings, context, self.metrics, clock)
         self.backends, self.offloading = self._backends.every, self._backends.offloading
         self.router = router_of(settings)
@@ -96,7 +101,7 @@ class Service:
             limit=settings.label_limit,
         )
         self._fetcher, self._dispatcher, self._trash = self._dispatching(overdue)
-        self._wake = Wake(self._pool, self.keys.wake, self._dispatcher.woken)
+        self._wake = Wake(self.pool, self.keys.wake, self._dispatcher.woken)
         self._loops = Loops(self._the_loops())
         self._started = False
         self._stopping = False
@@ -110,7 +115,7 @@ class Service:
         """
         allow_eviction = self.settings.redis.allow_eviction
         installation = await wait_for_redis(
-            self._transport, self.census, self.keys, allow_eviction=allow_eviction, within_s=redis_within_s
+            self.transport, self.census, self.keys, allow_eviction=allow_eviction, within_s=redis_within_s
         )
         await self._backends.start(installation)
         self._gate.opened = True
@@ -138,7 +143,7 @@ class Service:
         await _by(max(grace_ends_s, _now_s() + _CLOSE_MIN_S), "producer", self.producer.aclose())
         await _by(ends_s, "wake-up channel", self._wake.aclose())
         await _by(min(ends_s, _now_s() + _BACKENDS_S), "backends", self._backends.aclose())
-        await _by(ends_s, "Redis", self._pool.disconnect())
+        await _by(ends_s, "Redis", self.pool.disconnect())
         log.info("stopped")
 
     def _grace_ends(self) -> float:
@@ -159,7 +164,7 @@ class Service:
             refresh=self.gauges.refresh,
             alive=self.alive,
             ready=self.ready,
-            jobs=None if self.role == "dispatcher" else jobs,
+            jobs=None if self.role in ("dispatcher", "worker") else jobs,
             version=version("coatcheck"),
         )
 
@@ -232,11 +237,11 @@ class Service:
         chosen = self.settings.dispatcher
         self._dispatch_loop = loop("dispatch", self._dispatcher.round, chosen.interval_s, interruptible=False)
         loops = [
-            loop("memory", self.memory.round, MEMORY_S),
+            loop("memory", self.memory.round, _WORKERS_MEMORY_S if self.role == "worker" else MEMORY_S),
             loop("probe", self._backends.probe, _PROBE_S),
             loop("ownership", self._backends.read_ownership, _OWNERSHIP_S),
         ]
-        if self.role != "api":
+        if self.role not in ("api", "worker"):
             trash = loop("trash", self._trash.round, HOUSEKEEPING_S)
             keeping = Housekeeping(
                 self.ledger,
@@ -258,7 +263,7 @@ class Service:
     async def _redis_faults(self) -> list[str]:
         try:
             async with asyncio.timeout(_PING_S):
-                await self._transport.send([("PING",)])
+                await self.transport.send([("PING",)])
         except RetryLater as error:
             return [str(error)]
         except TimeoutError:

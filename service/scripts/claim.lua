@@ -1,13 +1,13 @@
--- claim.lua: take what is due in one queue. Inline payloads go to the ready list here; other references are leased to
+-- claim.lua: take what is due in one queue. Inline payloads go to the ready queue here; other references are leased to
 -- the caller.
 --
 -- Runs     allow-oom: what it moves inside Redis must flow when Redis is full
--- Uses     clock, reference, index, bodies, trouble, jobs
+-- Uses     clock, reference, index, bodies, trouble, jobs, ready
 -- KEYS[1]  queues   ZSET  queue -> next look, ms
 -- KEYS[2]  delayed  ZSET  reference -> due, ms
 -- KEYS[3]  bodies   HASH  uuid -> payload
 -- KEYS[4]  leases   ZSET  reference -> lease deadline, ms
--- KEYS[5]  ready    LIST  payloads, oldest at the right
+-- KEYS[5]  ready    LIST  payloads, oldest at the right; or STREAM
 -- KEYS[6]  dead     ZSET  reference -> time of death, ms
 -- KEYS[7]  trash    ZSET  reference -> next deletion, ms
 -- KEYS[8]  trouble  HASH  uuid -> record, JSON
@@ -17,14 +17,16 @@
 -- ARGV[2]  queue
 -- ARGV[3]  inline backend's name
 -- ARGV[4]  batch: jobs taken at most
--- ARGV[5]  max_ready: entries of the ready list, leased jobs counted in
+-- ARGV[5]  max_ready: entries of the ready queue that nobody is done with, leased jobs counted in
 -- ARGV[6]  max_ready_bytes, or empty: do not weigh it this time
 -- ARGV[7]  lease, ms
 -- ARGV[8]  payload bytes moved at most, but always one job
 -- ARGV[9]  seed for jitter, and for the fraction of a ms that tells this claim's leases from others of the same ms
--- ARGV[10] number of lateness bounds b
--- ARGV[11+]   b upper bounds of the lateness histogram, ms, rising
--- ARGV[11+b+] four a backend: name (`*`: any other), free fetch slots, ms until its next probe if its breaker is open
+-- ARGV[10] type of the ready key: list, stream
+-- ARGV[11] the stream's consumer group, or empty
+-- ARGV[12] number of lateness bounds b
+-- ARGV[13+]   b upper bounds of the lateness histogram, ms, rising
+-- ARGV[13+b+] four a backend: name (`*`: any other), free fetch slots, ms until its next probe if its breaker is open
 --             (else empty), and a reference to take only if there is no other (or empty)
 --
 -- Returns  status (`ok`, `paused`, `full`, `unusable`), now, inline jobs moved, their lateness summed (ms), its counts
@@ -37,7 +39,7 @@ local queues, delayed, bodies, leases, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4
 local dead, trash, trouble, moved, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, queue, inline = clock(ARGV[1]), ARGV[2], ARGV[3]
 local batch, max_ready, max_ready_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local lease, byte_limit, bounds = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[10])
+local lease, byte_limit, kind, bounds = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10], tonumber(ARGV[12])
 local call, sub, find, byte = redis.call, string.sub, string.find, string.byte
 local seed = tonumber(ARGV[9])
 local deadline = now + lease + seed % 4096 / 4096
@@ -48,10 +50,10 @@ local prefix_length = #inline_prefix
 local moved_inline, lateness_sum, lateness, bucket = 0, 0, {}, bounds + 1
 local leased, buried, put_back, skipped, waiting = {}, {}, {}, {}, 0
 local bound_ms, backends, unknown = {}, {}, { slots = 0 }
-for i = 1, bounds do bound_ms[i] = tonumber(ARGV[10 + i]) end
+for i = 1, bounds do bound_ms[i] = tonumber(ARGV[12 + i]) end
 bound_ms[0], bound_ms[bounds + 1] = -1, math.huge
 for i = 1, bounds + 1 do lateness[i] = 0 end
-for i = 11 + bounds, #ARGV, 4 do
+for i = 13 + bounds, #ARGV, 4 do
   backends[ARGV[i]] = { slots = tonumber(ARGV[i + 1]), probe = tonumber(ARGV[i + 2]), avoid = ARGV[i + 3] }
 end
 
@@ -69,11 +71,10 @@ local function answer(status)
     next_look, head(leases) <= now and 1 or 0, head(trash) <= now and 1 or 0 }
 end
 
-local kind = call('TYPE', ready).ok
-if kind ~= 'list' and kind ~= 'none' then return answer('unusable') end
+if not usable(ready, kind) then return answer('unusable') end
 if call('EXISTS', paused) == 1 then return answer('paused') end
-local room = max_ready - call('LLEN', ready) - call('ZCARD', leases)
-if max_ready_bytes and kind == 'list' and call('MEMORY', 'USAGE', ready) > max_ready_bytes then room = 0 end
+local room = max_ready - length_of(ready, kind, ARGV[11]) - call('ZCARD', leases)
+if max_ready_bytes and (call('MEMORY', 'USAGE', ready) or 0) > max_ready_bytes then room = 0 end
 if room <= 0 then return answer(head(delayed) <= now and 'full' or 'ok') end
 
 local has_moved, has_trouble = call('EXISTS', moved) == 1, call('EXISTS', trouble) == 1
@@ -115,17 +116,18 @@ local function fitting(ids)
 end
 
 -- Members without a body, or without a time, go to the dead set; the others are returned.
-local function without_bad(bad, members, ids, found)
-  local good_members, good_ids, good_found = {}, {}, {}
+local function without_bad(bad, members, ids, found, dues)
+  local good_members, good_ids, good_found, good_dues = {}, {}, {}, {}
   for i, member in ipairs(members) do
     if bad[i] then
       local _, of = parse(member)
       give_up(member, of == queue and 'payload_missing' or 'not_a_reference')
     else
-      good_members[#good_members + 1], good_ids[#good_ids + 1], good_found[#good_found + 1] = member, ids[i], found[i]
+      good_members[#good_members + 1], good_ids[#good_ids + 1] = member, ids[i]
+      good_found[#good_found + 1], good_dues[#good_dues + 1] = found[i], dues[i]
     end
   end
-  return good_members, good_ids, good_found
+  return good_members, good_ids, good_found, good_dues
 end
 
 -- When the owner wants this inline job: the time in its reference; nothing if it is none. Its uuid is known to have a
@@ -156,12 +158,14 @@ local function move_inline(members, ids, rank)
   if count == 0 then return 0 end
   if count < #ids then members, ids = { unpack(members, 1, count) }, { unpack(ids, 1, count) } end
   local found = call('HMGET', bodies, unpack(ids))
-  local dues = has_moved and call('HMGET', moved, unpack(ids))
+  local moved_to, dues = has_moved and call('HMGET', moved, unpack(ids)), {}
   local above, up_to, hits = bound_ms[bucket - 1], bound_ms[bucket], 0
   for i = 1, count do
     local due = found[i] and time_of(members[i])
     if due then
-      local late = now - (dues and due_of(dues[i], due) or due)
+      if moved_to then due = due_of(moved_to[i], due) end
+      local late = now - due
+      dues[i] = due
       if late < 0 then late = 0 end
       if late <= above or late > up_to then
         lateness[bucket], hits = lateness[bucket] + hits, 0
@@ -174,9 +178,9 @@ local function move_inline(members, ids, rank)
     end
   end
   lateness[bucket] = lateness[bucket] + hits
-  if bad then members, ids, found = without_bad(bad, members, ids, found) end
+  if bad then members, ids, found, dues = without_bad(bad, members, ids, found, dues) end
   if #ids == 0 then return count end
-  call('LPUSH', ready, unpack(found))
+  put(ready, kind, found, members, dues)
   call('HDEL', bodies, unpack(ids))
   if rank then
     call('ZREMRANGEBYRANK', delayed, rank, rank + #ids - 1)
