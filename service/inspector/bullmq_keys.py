@@ -4,46 +4,43 @@ A job has no field for its state: the structure that holds its id is its state. 
 6.x; both ask in the order of STRUCTURES.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from service.inspector.structures import Ends, Structure
 from service.inspector.times import Moment, moment
+from service.members import text_of
 
 PREFIX: Final = "bull"
 #: A delayed score is `due_ms * 4096 + sequence`: jobs of one millisecond keep their order, the first 4,095 of them.
 PER_MS: Final = 4096
+NO_TIME: Final = math.inf  #: units a millisecond of scores that are no times
 _PRIORITY: Final = 2**32  #: a prioritized score is `priority * 2^32 + counter`
 _EXACT: Final = 2**53  #: beyond, a score has no room for its sequence: from 2039-09-07 on
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """A key of a queue that holds ids of jobs."""
+class Shape(NamedTuple):
+    """One of a queue's structures, of whatever queue."""
 
-    name: str  #: last part of its key, and the word by which the library counts what is in it
-    state: str  #: what `getState()` says of a job in it
-    is_list: bool = False  #: pushed at the left, taken at the right; else a sorted set, lowest score first
-    at_is: str | None = None  #: what its scores are, if they are times
-
-    @property
-    def counted_as(self) -> str:
-        """The word of `getJobCounts()`."""
-        return "waiting" if self.name == "wait" else self.name
+    name: str  #: last part of its key
+    counted_as: str  #: the word of `getJobCounts()` for what is in it
+    per_ms: float | None  #: units of its scores a millisecond; None: a list
+    at_is: str | None  #: what its scores say, if they are times
 
 
+#: What holds ids of jobs, in the order in which the library asks.
 STRUCTURES: Final = (
-    Structure("completed", "completed", at_is="finished"),
-    Structure("failed", "failed", at_is="finished"),
-    Structure("delayed", "delayed", at_is="due"),
-    Structure("prioritized", "prioritized"),
-    Structure("active", "active", is_list=True),
-    Structure("wait", "waiting", is_list=True),
-    Structure("paused", "waiting", is_list=True),  # up to 5.x a paused queue's jobs wait here, and 6.x still empties it
-    Structure("waiting-children", "waiting-children", at_is="waiting since"),
+    Shape("completed", "completed", 1, "finished"),
+    Shape("failed", "failed", 1, "finished"),
+    Shape("delayed", "delayed", PER_MS, "due"),
+    Shape("prioritized", "prioritized", NO_TIME, None),
+    Shape("active", "active", None, None),
+    Shape("wait", "waiting", None, None),
+    Shape("paused", "paused", None, None),  # up to 5.x a paused queue's jobs wait here, and 6.x still reads it
+    Shape("waiting-children", "waiting-children", 1, "waiting since"),
 )
-LISTS: Final = tuple(each for each in STRUCTURES if each.is_list)
-SORTED: Final = tuple(each for each in STRUCTURES if not each.is_list)
-
 #: Keys of a queue that are no job, whatever they hold.
 _OTHERS: Final = frozenset(
     {"meta", "id", "pc", "marker", "events", "stalled", "stalled-check", "limiter", "repeat", ""}
@@ -59,6 +56,18 @@ class QueueKeys:
 
     queue: str
     prefix: str = PREFIX
+
+    @property
+    def structures(self) -> tuple[Structure, ...]:
+        """STRUCTURES of this queue. Their `state` is the word by which the library counts, see `state_of`."""
+        return tuple(
+            Structure(each.counted_as, self.of(each.name), each.per_ms, each.at_is, waiting=each.at_is == "due")
+            for each in STRUCTURES
+        )
+
+    def structure(self, counted_as: str) -> Structure:
+        """The one of these that the library counts by this word."""
+        return next(each for each in self.structures if each.state == counted_as)
 
     def of(self, name: str) -> str:
         """A structure, or a job's record."""
@@ -86,9 +95,19 @@ def queue_of(key: str, prefix: str = PREFIX) -> str | None:
     return None if ":" in queue else queue
 
 
+def state_of(counted_as: str) -> str:
+    """What `getState()` says of a job that `getJobCounts()` counts by this word."""
+    return "waiting" if counted_as == "paused" else counted_as
+
+
 def is_marker(entry: str) -> bool:
     """Whether this entry of a list is no id: releases before 5 put `0`, and `0:<ms>`, there to wake a worker."""
     return entry == "0" or entry.startswith("0:")
+
+
+def markers(both: Ends) -> Sequence[str]:
+    """Entries at the ends of a list that are no jobs. Older releases left one, at the right."""
+    return [entry for member, _ in both.members if is_marker(entry := text_of(member))]
 
 
 def due_of(score: object) -> Moment | None:
@@ -106,6 +125,6 @@ def score_at(due_ms: int) -> int:
     return due_ms * PER_MS
 
 
-def priority_of(score: float) -> int:
+def priority_of(score: float) -> int | None:
     """1 goes first."""
-    return int(score // _PRIORITY)
+    return int(score // _PRIORITY) if math.isfinite(score) else None

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from service.inspector.asynq import Asynq
+from service.inspector.bullmq import BullMQ
 from service.inspector.coatcheck import Coatcheck
 from service.inspector.layout import Layout
 
-LAYOUTS: Final[Mapping[str, type[Layout]]] = {layout.name: layout for layout in (Coatcheck, Asynq)}
+LAYOUTS: Final[Mapping[str, type[Layout]]] = {layout.name: layout for layout in (Coatcheck, Asynq, BullMQ)}

@@ -1,0 +1,190 @@
+"""One BullMQ job: where its id is, what its hash says, and whether these agree."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from redis.exceptions import ResponseError
+
+from service.inspector.answers import Fact, JobDetail, Place, Unsought
+from service.inspector.bullmq_keys import QueueKeys, due_of, priority_of, sequence_of, state_of
+from service.inspector.bullmq_record import JobRecord, decoded
+from service.inspector.findings import Findings
+from service.inspector.hashes import record_of
+from service.inspector.layout import Look
+from service.inspector.seeking import seek
+from service.inspector.structures import Structure
+from service.inspector.times import Moment, lasting, moment
+
+#: A worker with nothing to do asks every 5 s, and one that waits for a due time at least every 10 s.
+LATE_MS: Final = 15_000
+_RELATED: Final = (
+    ("SCARD", "dependencies", "children_pending"),
+    ("HLEN", "processed", "children_completed"),
+    ("HLEN", "failed", "children_ignored"),
+    ("ZCARD", "unsuccessful", "children_failed"),
+    ("LLEN", "logs", "log_lines"),
+)
+
+
+@dataclass(slots=True)
+class Whereabouts:
+    """Everything that holds an id, at one look."""
+
+    places: list[Place] = field(default_factory=list)  #: in the library's order
+    unsought: list[Unsought] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)  #: by state
+    unread: bool = False  #: whether a structure could not be asked
+
+    @property
+    def state(self) -> str | None:
+        """What the library says of it; None: it is where nobody looked, if anywhere."""
+        if self.places:
+            return state_of(self.places[0].state)
+        return None if self.unsought or self.unread else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _Related:
+    """What else there is of a job."""
+
+    facts: dict[str, Fact]
+    lock_ms: int | None  #: for how long a worker still holds it; -1: for ever; None: it does not
+    paused: bool | None  #: its queue; None: cannot be known
+
+
+async def whereabouts(look: Look, keys: QueueKeys, job: str, found: Findings) -> Whereabouts:
+    """Asks every structure."""
+    where = Whereabouts()
+    sorted_sets = [each for each in keys.structures if each.per_ms is not None]
+    replies = await look.reader.send([("ZSCORE", each.key, job) for each in sorted_sets])
+    scores = dict(zip((each.key for each in sorted_sets), replies, strict=True))
+    for each in keys.structures:
+        if each.per_ms is None:
+            await _seek(look, each, job, where, found)
+        elif (score := found.told(scores[each.key], each.key, False)) is False:
+            where.unread = True
+        elif score is not None:
+            where.places.append(Place(each.state, each.key, moment(score, each.per_ms), each.at_is))
+            where.scores[each.state] = float(score)
+    return where
+
+
+async def job_detail(look: Look, keys: QueueKeys, job: str) -> JobDetail | None:
+    """Asks twice before it says that something does not fit: things move between two reads."""
+    detail = await _job_detail(look, keys, job)
+    return await _job_detail(look, keys, job) if detail is None or detail.problems else detail
+
+
+async def _seek(look: Look, structure: Structure, job: str, where: Whereabouts, found: Findings) -> None:
+    try:
+        sought = await seek(look.reader, structure.key, job)
+    except ResponseError as error:
+        found.told(error, structure.key, None)
+        where.unread = True
+        return
+    if sought.found_at is not None:
+        where.places.append(Place(structure.state, structure.key, position=sought.total - 1 - sought.found_at))
+    elif unsought := sought.unsought(structure.state, structure.key):
+        where.unsought.append(unsought)
+
+
+async def _job_detail(look: Look, keys: QueueKeys, job: str) -> JobDetail | None:
+    found = Findings()
+    where = await whereabouts(look, keys, job, found)
+    record = await _record(look, keys, job, found)
+    if record is None and not (where.places or where.unsought or found.problems):
+        return None
+    related = await _related(look, keys, job)
+    agrees = _compare(job, where, record, found)
+    _stuck(look, job, where, related, found)
+    return JobDetail(
+        "bullmq",
+        keys.queue,
+        job,
+        where.state,
+        where.places,
+        where.unsought,
+        record={**(record.facts if record else {}), **_of_scores(where), **related.facts},
+        record_state=record.claims if record else None,
+        agrees=agrees,
+        times={**(record.times if record else {}), **_times(look, where, related)},
+        payloads=record.payloads if record else {},
+        problems=found.problems,
+    )
+
+
+async def _record(look: Look, keys: QueueKeys, job: str, found: Findings) -> JobRecord | None:
+    try:
+        raw = await record_of(look.reader, keys.of(job))
+    except ResponseError as error:
+        found.told(error, keys.of(job), None)
+        return None
+    return None if raw is None else decoded(job, raw, look.max_bytes, found)
+
+
+async def _related(look: Look, keys: QueueKeys, job: str) -> _Related:
+    *counts, lock_ms, paused = await look.reader.send(
+        [
+            *((command, keys.part(job, name)) for command, name, _ in _RELATED),
+            ("PTTL", keys.part(job, "lock")),
+            ("HEXISTS", keys.of("meta"), "paused"),
+        ]
+    )
+    facts = {name: count for (*_, name), count in zip(_RELATED, counts, strict=True) if isinstance(count, int)}
+    return _Related(
+        {name: count for name, count in facts.items() if count},
+        lock_ms if isinstance(lock_ms, int) and lock_ms != -2 else None,
+        bool(paused) if isinstance(paused, int) else None,
+    )
+
+
+def _compare(job: str, where: Whereabouts, record: JobRecord | None, found: Findings) -> bool | None:
+    """Whether places and record tell the same; None where nobody can know."""
+    states = [place.state for place in where.places]
+    if len(states) > 1:
+        found.add("in-two-places", f"{' and '.join(states)} have the id; the library says {where.state}", (job,))
+    if record is None:
+        if states:
+            found.add("id-without-record", f"{' and '.join(states)} has the id, and there is no record", (job,))
+        return False if states else None
+    if where.state is None:
+        return None
+    if where.state == "unknown":
+        found.add("record-without-id", "a record is there, and nothing holds its id", (job,))
+        return False
+    if record.claims not in (None, where.state):
+        found.add("state-differs", f"it is {where.state}, and its record tells of a {record.claims} job", (job,))
+        return False
+    return len(states) == 1
+
+
+def _stuck(look: Look, job: str, where: Whereabouts, related: _Related, found: Findings) -> None:
+    if where.state == "active" and related.lock_ms is None:
+        found.add("active-without-lease", "it is active, and no worker holds its lock: it is stalled", (job,))
+    if where.state == "waiting-children" and "children_pending" not in related.facts:
+        found.add("waits-for-nothing", "it waits for children, and has none that are pending", (job,))
+    if where.places and where.places[0].state == "paused" and related.paused is False:
+        found.add("left-in-paused", "its queue is not paused", (job,))
+    if where.state != "delayed":
+        return
+    due = due_of(where.scores["delayed"])
+    if due is None:
+        found.add("score-no-time", f"its score of {where.scores['delayed']:.17g} is no time", (job,))
+    elif (late_ms := look.now_ms - due.ms) > LATE_MS:
+        found.add("due-not-moving", f"it has been due for {lasting(late_ms)}", (job,), since=due)
+
+
+def _of_scores(where: Whereabouts) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {}
+    if "delayed" in where.scores:
+        facts["sequence"] = sequence_of(where.scores["delayed"])
+    if "prioritized" in where.scores:
+        facts["priority_queued"] = priority_of(where.scores["prioritized"])
+    return facts
+
+
+def _times(look: Look, where: Whereabouts, related: _Related) -> dict[str, Moment]:
+    times = {place.at_is: place.at for place in where.places if place.at is not None and place.at_is is not None}
+    if related.lock_ms is not None and related.lock_ms >= 0:
+        times["lock ends"] = Moment(look.now_ms + related.lock_ms)
+    return times
