@@ -2,9 +2,9 @@
 
 A round: ask the index which queues need a look; give each of them one slice, in the order of their earliest heads,
 several side by side; then begin anew. The queue whose head the loop slept for, or whose backlog goes on, does not wait
-for the index: its slice runs while that is asked. So a queue with a million due jobs yields to one with a single job, and an old
-backlog shuts out nobody. Any number of dispatchers run side by side without a leader: claims are atomic, leases fence,
-no lock is held.
+for the index: its slice runs while that is asked. So a queue with a million due jobs yields to one with a single job,
+and an old backlog shuts out nobody. Any number of dispatchers run side by side without a leader: claims are atomic,
+leases fence, no lock is held.
 """
 
 import asyncio
