@@ -28,7 +28,9 @@ STORAGE_OUTCOMES: Final = ("ok", "missing", "corrupt", "denied", "throttled", "u
 FAILURE_KINDS: Final = (
     *("payload_missing", "payload_corrupt", "access_denied", "storage_unavailable", "throttled", "breaker_open"),
     *("no_room", "unknown_backend", "not_a_reference", "lease_expired", "unexpected"),
+    *("attempts_exhausted", "unknown_task", "invalid_payload", "not_an_envelope", "worker_died"),  # workers' reasons
 )
+WORKER_OUTCOMES: Final = ("done", "retried", "dead", "discarded", "skipped")
 REFUSALS: Final = ("redis-full", "redis-unavailable", "backend-unavailable", "outcome-unknown", "payload-too-large")
 SUSPENSIONS: Final = ("slots", "ready_full", "redis_full", "ready_unusable", "error")
 BREAKER_STATES: Final[Mapping[str, int]] = {"closed": 0, "half_open": 1, "open": 2}
@@ -112,6 +114,15 @@ CATALOGUE: Final = (
     # Cleaning up
     _spec("counter", "trash_deleted_total", "backend", "Payloads deleted because their job had ended."),
     _spec("counter", "trash_failures_total", "backend", "Deletions that failed and will be repeated."),
+    # Workers
+    _histogram("worker_job_seconds", "queue task", "One attempt at a job, from begin to end."),
+    _histogram("worker_wait_seconds", "queue", "Due to begun, of envelopes that say when they were due."),
+    _spec("counter", "worker_jobs_total", "queue task outcome", "Attempts at jobs, by their end.", WORKER_OUTCOMES),
+    _spec("gauge", "worker_running_jobs", "", "Jobs whose handlers run now, in this process."),
+    _spec("gauge", "worker_waiting_jobs", "", "Jobs taken and not yet begun, in this process."),
+    _spec("counter", "worker_taken_for_dead_total", "queue", "Times this worker was taken for dead and began anew."),
+    _spec("counter", "worker_not_ours_total", "queue", "Jobs that ended after others had them."),
+    _spec("counter", "worker_reaped_total", "queue", "Jobs of dead workers that this one returned."),
     # The process
     _spec("counter", "http_responses_total", "call status", "HTTP answers, by the API's call and status."),
     _spec("gauge", "build_info", "version python", "1; which release this is."),

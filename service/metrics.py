@@ -76,6 +76,7 @@ class Metrics:
             "operation": Capped(0, OPERATIONS),
             "code": Capped(0, REFUSALS),
             "cause": Capped(0, SUSPENSIONS),
+            "task": Capped(label_limit),
             "call": Capped(_MAX_CALLS),
             "status": Capped(_MAX_CALLS),
             "version": Capped(1),
@@ -224,6 +225,29 @@ class Metrics:
 
     def trash_failed(self, backend: str, n: int) -> None:
         self._all.count("trash_failures_total", backend, n=n)
+
+    # Workers
+
+    def worker_job(self, queue: str, task: str, outcome: str, seconds: float) -> None:
+        """One attempt ended. `task` is a registered one, or empty."""
+        self._all.count("worker_jobs_total", queue, task, outcome)
+        self._all.observe("worker_job_seconds", seconds, queue, task)
+
+    def worker_waited(self, queue: str, seconds: float) -> None:
+        self._all.observe("worker_wait_seconds", max(0.0, seconds), queue)
+
+    def worker_now(self, running: int, waiting: int) -> None:
+        self._all.set("worker_running_jobs", running)
+        self._all.set("worker_waiting_jobs", waiting)
+
+    def worker_lost(self, queue: str) -> None:
+        self._all.count("worker_taken_for_dead_total", queue)
+
+    def worker_missing(self, queue: str, n: int) -> None:
+        self._all.count("worker_not_ours_total", queue, n=n)
+
+    def worker_reaped(self, queue: str, n: int) -> None:
+        self._all.count("worker_reaped_total", queue, n=n)
 
     # The process
 

@@ -34,7 +34,7 @@ def contradictions(
 
 
 def _times(settings: "Settings") -> Found:
-    dispatcher, retry = settings.dispatcher, settings.retry
+    dispatcher, retry, worker = settings.dispatcher, settings.retry, settings.worker
     if dispatcher.lease_s < 2 * dispatcher.fetch_timeout_s:
         # A lease is extended when half of it is over: a longer fetch would lose its job to another dispatcher.
         yield (
@@ -44,12 +44,19 @@ def _times(settings: "Settings") -> Found:
                 f"({_shown(dispatcher.fetch_timeout_s)})"
             ),
         )
-    if retry.backoff_min_s > retry.backoff_max_s:
+    for group, of in (("retry", retry), ("worker", worker)):
+        if of.backoff_min_s > of.backoff_max_s:
+            yield (
+                ((group, "backoff_min"), (group, "backoff_max")),
+                f"BACKOFF_MIN ({_shown(of.backoff_min_s)}) must not be above BACKOFF_MAX ({_shown(of.backoff_max_s)})",
+            )
+    if worker.patience_s < 3 * worker.heartbeat_s:
+        # One heartbeat may be lost and the next one late, and nobody is taken for dead.
         yield (
-            (("retry", "backoff_min"), ("retry", "backoff_max")),
+            (("worker", "patience"), ("worker", "heartbeat")),
             (
-                f"BACKOFF_MIN ({_shown(retry.backoff_min_s)}) must not be above BACKOFF_MAX "
-                f"({_shown(retry.backoff_max_s)})"
+                f"PATIENCE ({_shown(worker.patience_s)}) must be at least three times HEARTBEAT "
+                f"({_shown(worker.heartbeat_s)})"
             ),
         )
 

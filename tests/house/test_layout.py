@@ -83,7 +83,7 @@ def test_storage_backends_know_nothing_of_the_service():
     assert importers("service", "storage_backends") == set()
 
 
-SURFACES = ("service/cli", "service/api", "service/producing")
+SURFACES = ("service/cli", "service/api", "service/producing", "service/worker/opening.py")
 
 
 @pytest.mark.parametrize("surface", ["cli", "api", "producing"])
@@ -117,6 +117,7 @@ def test_only_keys_py_spells_a_key():
     ours = re.compile(
         r"^coatcheck:"
         r"|:(meta|queues|wake|delayed|bodies|leases|ready|dead|trash|trouble|moved|paused|idempotency|cancelled)\b"
+        r"|:(workers|departed|inflight|turns|strikes|suspects|once)\b"
     )
     found = {
         f"{path}: {text!r}"

@@ -9,6 +9,7 @@ import pytest
 import service.acceptance
 import service.keys
 import service.ledger
+import service.worker.lists
 from service.scripts import Scripts
 
 SCRIPTS = Path(service.ledger.__file__).parent / "scripts"
@@ -18,12 +19,13 @@ LIBRARY = SCRIPTS / "lib"
 COMMANDS = {
     "ZSET": {"ZADD", "ZCARD", "ZCOUNT", "ZRANGE", "ZREM", "ZREMRANGEBYRANK", "ZMSCORE", "ZSCORE"},
     "HASH": {"HDEL", "HEXISTS", "HGET", "HLEN", "HMGET", "HSET", "HSTRLEN"},
-    "LIST": {"LLEN", "LPUSH"},
+    "LIST": {"LLEN", "LMOVE", "LPUSH", "LRANGE", "LREM", "RPUSH"},
     "STRING": {"GET", "MGET", "SET", "SETNX"},
 }
-OF_ANY_TYPE = {"DEL", "EXISTS", "TYPE"}
+OF_ANY_TYPE = {"DEL", "EXISTS", "PEXPIRE", "TYPE"}
 WITHOUT_KEY = {"INFO", "MEMORY", "PUBLISH", "TIME"}
-WRITES = {"ZADD", "ZREM", "ZREMRANGEBYRANK", "HDEL", "HSET", "LPUSH", "SET", "SETNX", "DEL", "PUBLISH"}
+WRITES = {"ZADD", "ZREM", "ZREMRANGEBYRANK", "HDEL", "HSET", "SET", "SETNX", "DEL", "PEXPIRE", "PUBLISH"}
+WRITES |= {"LMOVE", "LPUSH", "LREM", "RPUSH"}
 
 
 def code_of(text: str) -> str:
@@ -187,8 +189,11 @@ def test_a_script_that_writes_first_asks_the_type_of_its_sets_and_hashes(source)
     assert first == ("" if source.runs == "no-writes" else " ".join(asked))
 
 
-def test_every_script_is_run_by_the_ledger():
+RUNNERS = (service.ledger, service.acceptance, service.worker.lists)
+
+
+def test_every_script_is_run_by_the_ledger_or_by_workers():
     """A transition that nobody can start is one that nobody maintains."""
-    ledger = "".join(Path(module.__file__).read_text() for module in (service.ledger, service.acceptance))
-    called = set(re.findall(r'_runner\.run\(\s*"(\w+)"', ledger))
+    sources = "".join(Path(module.__file__).read_text() for module in RUNNERS)
+    called = set(re.findall(r'_runner\.run\(\s*"(\w+)"', sources))
     assert called == {script.name for script in Scripts()}

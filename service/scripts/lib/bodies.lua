@@ -7,3 +7,11 @@ local LARGEST = 'largest'
 local function tidy(bodies)
   if redis.call('HLEN', bodies) == 1 and redis.call('HEXISTS', bodies, LARGEST) == 1 then redis.call('DEL', bodies) end
 end
+
+-- keep(bodies, uuid, body): one more payload for the hash, which goes on knowing its largest.
+local function keep(bodies, uuid, body)
+  local largest = tonumber(redis.call('HGET', bodies, LARGEST))
+  if not largest and redis.call('EXISTS', bodies) == 0 then largest = -1 end
+  redis.call('HSET', bodies, uuid, body)
+  if largest and #body > largest then redis.call('HSET', bodies, LARGEST, #body) end
+end

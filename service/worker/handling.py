@@ -1,0 +1,197 @@
+"""Handling: one attempt at one job, from its payload to a verdict. Whatever a handler does, there is one."""
+
+import asyncio
+import contextlib
+import inspect
+import random
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pydantic import ValidationError
+
+from service.clock import ServerClock
+from service.envelope import Envelope, NotAnEnvelope, parse, with_numbers
+from service.worker.lists import fingerprint
+from service.worker.once import Once
+from service.worker.source import Entry, Source
+from service.worker.tasks import Backoff, Context, Discard, Retry, Task
+from service.worker.verdicts import Again, Dead, Over, Verdict, place_of, record_of
+from service.worker.worker import Worker
+from storage_backends.threads import Threads
+
+#: Of threads: each attempt has its own limit, or none.
+_NO_LIMIT_S: Final = 10.0**8
+
+log = structlog.get_logger(__name__)
+
+
+class Slot:
+    """One of the jobs that run at once. A thread whose attempt timed out keeps it until the thread ends."""
+
+    def __init__(self) -> None:
+        self.thread_over: asyncio.Future[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One entry, read."""
+
+    entry: Entry
+    envelope: Envelope
+    raw: bool  #: its payload is no envelope; then `envelope` was made for it
+
+
+class Handling:
+    """Safe for concurrent use from one event loop."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        once: Once,
+        clock: ServerClock,
+        *,
+        threads: int,
+        backoff: Backoff,
+        max_retries: int,
+        max_deaths: int,
+    ) -> None:
+        """`backoff`, `max_retries`: where a task or an envelope says nothing else."""
+        self._worker = worker
+        self._once = once
+        self._clock = clock
+        self._threads = Threads("task", threads, _NO_LIMIT_S)
+        self._backoff = backoff
+        self._max_retries = max_retries
+        self._max_deaths = max_deaths
+
+    async def handle(self, entry: Entry, source: Source, slot: Slot, struck: Callable[[], bool]) -> Verdict:
+        """Raises RetryLater: Redis had to be asked and is away; and what cancels.
+
+        `struck`: whether Redis may remember attempts of payloads that are no envelopes.
+        """
+        if entry.deaths >= self._max_deaths:
+            return self._dead_unread(entry, "worker_died", f"{entry.deaths} workers died with it in hand")
+        task, job = None, None
+        try:
+            envelope = parse(entry.payload)
+            task, job = self._worker.find(envelope.type), _Job(entry, envelope, raw=False)
+        except NotAnEnvelope as error:
+            task = self._worker.find_raw(source.queue)
+            if task is None:
+                return self._dead_unread(entry, "not_an_envelope", str(error))
+            attempts = await source.attempts(entry) if struck() else 0
+            job = _Job(entry, self._made_for(entry, source.queue, attempts), raw=True)
+        if task is None:
+            log.error("no handler", queue=source.queue, task=job.envelope.type, id=job.envelope.id)
+            return self._dead("", job, "unknown_task", f"no handler for {job.envelope.type!r}")
+        return await self._attempt(task, job, source.queue, slot)
+
+    async def aclose(self) -> None:
+        """Threads that are busy are left to end by themselves, or with the process."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await self._threads.aclose()
+
+    async def _attempt(self, task: Task, job: _Job, queue: str, slot: Slot) -> Verdict:
+        key = self._once.key(queue, job.envelope.id) if task.once_ms else None
+        if key is not None and await self._once.finished(key):
+            return Over("skipped", task.name)
+        context = Context(job.envelope.id, job.envelope.attempt, queue, task.name, job.envelope.max_retries)
+        try:
+            given = task.arguments(job.envelope.payload, context)
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['type']}" for each in error.errors())
+            return self._dead(task.name, job, "invalid_payload", f"not what {task.name!r} takes: {wrong}")
+        failure = await self._call(task, given, slot)
+        if failure is None:
+            return Over("done", task.name, key, task.once_ms)
+        if isinstance(failure, Discard):
+            return Over("discarded", task.name, key, task.once_ms)
+        return self._failed(task, job, failure)
+
+    async def _call(self, task: Task, given: dict[str, Any], slot: Slot) -> BaseException | None:
+        """What the handler raised."""
+        try:
+            if task.timeout_s is None:
+                await self._work(task, given, slot)
+            else:
+                async with asyncio.timeout(task.timeout_s):
+                    await self._work(task, given, slot)
+        except asyncio.CancelledError as error:
+            current = asyncio.current_task()
+            if current is None or current.cancelling():
+                raise
+            return error  # it cancelled itself, or something in it
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a handler may raise anything; the verdict is its handling
+            return error
+        return None
+
+    def _work(self, task: Task, given: dict[str, Any], slot: Slot) -> Awaitable[Any]:
+        return task.handler(**given) if task.is_async else self._in_thread(task, given, slot)
+
+    async def _in_thread(self, task: Task, given: dict[str, Any], slot: Slot) -> None:
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        def told(_: Future[None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before the thread
+                loop.call_soon_threadsafe(_set, over)
+
+        try:
+            await self._threads.run(lambda: _called(task, given), abandoned=told)
+        except BaseException:
+            slot.thread_over = over
+            raise
+
+    def _failed(self, task: Task, job: _Job, error: BaseException) -> Verdict:
+        envelope = job.envelope
+        told = {"queue": envelope.queue, "task": task.name, "id": envelope.id, "attempt": envelope.attempt}
+        if envelope.attempt >= envelope.max_retries:
+            log.error("job died", **told, error=type(error).__name__, at=place_of(error))
+            return self._dead(task.name, job, "attempts_exhausted", error)
+        wait_ms = error.after_ms if isinstance(error, Retry) else None
+        if wait_ms is None:
+            chance = random.random()  # noqa: S311  jitter, not a secret
+            wait_ms = (task.backoff or self._backoff).wait_ms(envelope.attempt, chance)
+        log.warning("attempt failed", **told, error=type(error).__name__, at=place_of(error), wait_ms=wait_ms)
+        if job.raw:
+            return Again(task.name, wait_ms, job.entry.payload, envelope.attempt + 1)
+        due_ms = self._clock.now_ms() + wait_ms
+        return Again(
+            task.name, wait_ms, with_numbers(job.entry.payload, attempt=envelope.attempt + 1, due=due_ms), None
+        )
+
+    def _dead(self, task: str, job: _Job, reason: str, error: str | BaseException) -> Dead:
+        envelope = job.envelope
+        revived = job.entry.payload
+        if not job.raw and envelope.attempt:
+            revived = with_numbers(revived, attempt=0)
+        more = {"id": envelope.id, "task": envelope.type}
+        attempts = envelope.attempt + (reason == "attempts_exhausted")
+        record = record_of(reason, error, attempts=attempts, at_ms=self._clock.now_ms(), **more)
+        return Dead(task, reason, revived, record)
+
+    def _dead_unread(self, entry: Entry, reason: str, error: str) -> Dead:
+        record = record_of(reason, error, attempts=0, at_ms=self._clock.now_ms())
+        return Dead("", reason, entry.payload, record)
+
+    def _made_for(self, entry: Entry, queue: str, attempts: int) -> Envelope:
+        return Envelope(fingerprint(entry.payload), "", entry.payload, queue, self._max_retries, attempts)
+
+
+def _set(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
+
+
+def _called(task: Task, given: dict[str, Any]) -> None:
+    try:
+        answer = task.handler(**given)
+    except StopIteration as error:  # which no future can hold
+        raise RuntimeError("the handler raised StopIteration") from error
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise TypeError("the handler returned a coroutine: define it with async def")

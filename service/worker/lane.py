@@ -1,0 +1,347 @@
+"""A lane: one queue's way through this worker. It alone talks to its source about jobs, one request after another.
+
+granted by the crew ─► turn: let go of the finished, take more ─► received by the crew
+nothing there ─► asleep in Redis (listen) ─► one job, or some seconds later again
+an answer that was not seen ─► the same turn again; what it may have taken is found among the holdings, and adopted
+taken for dead ─► everything in hand is forgotten, and a new life begins under another name
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+import structlog
+from redis.exceptions import ResponseError
+
+from service.errors import RetryLater
+from service.metrics import Metrics
+from service.runner import chunks
+from service.worker.source import Condemned, Entry, Finished, Placed, Postponed, Pulse, Source, Turn
+
+#: Finished jobs gather for so long if no turn is due anyway: each turn costs as much as some jobs.
+_GATHER_S: Final = 0.005
+_GATHERED: Final = 100
+_LATER_S: Final = 60.0  #: until a lane that nobody wakes looks by itself
+
+log = structlog.get_logger(__name__)
+
+
+class Crew(Protocol):
+    """Who works on what lanes bring."""
+
+    def received(self, lane: "Lane", entries: Sequence[Entry], asked: int) -> None:
+        """The answer to a grant of `asked`; 0 for what came without one."""
+
+    def forget(self, lane: "Lane", placed: Sequence[Placed]) -> None:
+        """What it holds is no longer this worker's, and nobody needs these payloads."""
+
+    def refill(self) -> None:
+        """There may be jobs where there were none."""
+
+
+class Lane:
+    """`round` and `listen` are rounds of loops, `wake` and `wake_listener` their wake-ups, set by who makes these."""
+
+    def __init__(self, index: int, source: Source, metrics: Metrics, *, patience_s: float, cool_down_s: float) -> None:
+        self.index = index
+        self.source = source
+        self.queue = source.queue
+        self.crew: Crew
+        self.wake: Callable[[], None] = lambda: None
+        self.wake_listener: Callable[[], None] = lambda: None
+        self.left = 0  #: jobs in the queue, when last heard of
+        self.struck = False
+        self._metrics = metrics
+        self._patience_s = patience_s
+        self._cool_down_s = cool_down_s
+        self._held: set[Entry] = set()  # in our hands as far as we know, until Redis has heard that they are not
+        self._changes = 0  # of `_held`
+        self._number = 0
+        self._granted = 0
+        self._asleep = False  # there was nothing, and whoever listens will hear when there is
+        self._rests_until_s = 0.0
+        self._doubtful = False  # Redis may know of jobs in our hands that we do not know of
+        self._lost = False
+        self._stopping = False
+        self._suspects = 0
+        self._suspect: Entry | None = None
+        self._sure_until_s = 0.0
+        self._heard = asyncio.Event()
+        self._finished: list[Finished] = []
+        self._postponed: list[Postponed] = []
+        self._condemned: list[Condemned] = []
+        self._returned: list[Entry] = []
+        self._unanswered: tuple[Callable[[], Awaitable[Any]], Callable[[Any], None]] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+
+    # ---- for the crew ----------------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether asking for jobs makes sense."""
+        return not self._asleep and not self._lost and self._rests_until_s <= time.monotonic()
+
+    @property
+    def settled(self) -> bool:
+        """Whether Redis has heard of everything."""
+        waiting = self._finished or self._postponed or self._condemned or self._returned
+        return not waiting and self._unanswered is None
+
+    @property
+    def holds(self) -> int:
+        return len(self._held)
+
+    def grant(self, count: int) -> None:
+        self._granted += count
+        self.wake()
+
+    def sure(self, entry: Entry) -> bool:
+        """Whether it is certainly ours: then it may be begun."""
+        mine = entry.worker == self.source.worker and not self._lost
+        return mine and time.monotonic() < self._sure_until_s
+
+    async def owns(self, entry: Entry) -> bool:
+        """The same, but waits while it cannot be known: this worker may have been taken for dead."""
+        while entry.worker == self.source.worker and not self._lost:
+            if self.sure(entry):
+                return True
+            self._heard.clear()
+            await self._heard.wait()
+        return False
+
+    def finish(self, finished: Finished) -> None:
+        if self._ours(finished.entry) or finished.once_key is not None:  # the mark is set, whoever has the job now
+            self._finished.append(finished)
+            if len(self._finished) >= _GATHERED or self._stopping:
+                self.wake()
+            elif self._alarm is None:
+                self._alarm = asyncio.get_running_loop().call_later(_GATHER_S, self.wake)
+
+    def postpone(self, job: Postponed) -> bool:
+        """False: it is no longer ours, and its payload nobody's."""
+        if self._ours(job.entry):
+            self._postponed.append(job)
+            self.wake()
+            return True
+        return False
+
+    def condemn(self, job: Condemned) -> bool:
+        """Likewise."""
+        if self._ours(job.entry):
+            self._condemned.append(job)
+            self.wake()
+            return True
+        return False
+
+    def give_back(self, entries: Sequence[Entry]) -> None:
+        """Not begun."""
+        self._returned += entries
+        self.left += len(entries)
+        self.wake()
+
+    async def stop(self) -> None:
+        """Takes nothing more."""
+        self._stopping, self._granted = True, 0
+        self.wake()
+        await self.source.rouse()
+
+    # ---- signs of life ---------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Under a new name. Raises RetryLater."""
+        began_s = time.monotonic()
+        pulse = await self.source.begin()
+        self._number, self._lost, self._doubtful = 0, False, False
+        self._alive(began_s, pulse)
+
+    async def beat(self) -> None:
+        """Raises RetryLater."""
+        began_s, name, changes = time.monotonic(), self.source.worker, self._changes
+        pulse = await self.source.beat()
+        if name != self.source.worker or self._lost:
+            return
+        if not pulse.alive:
+            self._lose()
+            return
+        if changes == self._changes and pulse.held > len(self._held):
+            self._doubtful = True
+            self.wake()
+        self._alive(began_s, pulse)
+
+    def _alive(self, began_s: float, pulse: Pulse) -> None:
+        self._sure_until_s = began_s + self._patience_s
+        self._heard.set()
+        self._suspects = pulse.suspects
+        if pulse.suspects and self._suspect is None and self._asleep:
+            self._asleep = False  # nobody is woken by them
+        self.crew.refill()
+
+    def _lose(self) -> None:
+        """Taken for dead: others have our jobs by now."""
+        if self._lost:
+            return
+        log.warning("taken for dead", queue=self.queue, worker=self.source.worker, jobs=len(self._held))
+        self._metrics.worker_lost(self.queue)
+        self._lost, self._doubtful, self._asleep = True, False, False
+        self._finished = [each for each in self._finished if each.once_key is not None]
+        placed = [job.placed for job in self._postponed] + [job.placed for job in self._condemned]
+        self._postponed, self._condemned, self._returned = [], [], []
+        self._held, self._suspect = set(), None
+        self.crew.forget(self, placed)
+        self._heard.set()
+        self.source.hang_up()
+        self.wake()
+
+    # ---- asking ----------------------------------------------------------------------------------------------------
+
+    async def round(self) -> float:
+        """Everything that is to be said now. Raises RetryLater; then it is said again."""
+        try:
+            if self._unanswered is not None:
+                await self._ask(*self._unanswered)
+            if self._lost:
+                await self.begin()
+            if self._doubtful:
+                await self._reconcile()
+            await self._let_go()
+            if self._granted or self._finished:
+                await self._take()
+        except ResponseError as error:
+            log.error("queue cannot be used", queue=self.queue, error=str(error).partition(" ")[0])  # noqa: TRY400  this is its handling
+            return self._rest()
+        more = self._granted or self._doubtful or self._lost or self._postponed or self._condemned or self._returned
+        return 0.0 if more or len(self._finished) >= _GATHERED else _LATER_S
+
+    async def listen(self) -> float:
+        """Sleeps in Redis while there is nothing. Raises RetryLater."""
+        if not self._asleep or self._stopping:
+            return _LATER_S
+        try:
+            entry = await self.source.wait()
+        except RetryLater:
+            self._doubtful = not self._lost
+            self._awake()
+            raise
+        if entry is not None and entry.worker == self.source.worker and not self._lost:
+            self._hold([entry])
+            self.crew.received(self, [entry], 0)
+            self._awake()
+        return 0.0
+
+    def _awake(self) -> None:
+        self._asleep = False
+        self.wake()
+        self.crew.refill()
+
+    async def _ask(self, request: Callable[[], Awaitable[Any]], answered: Callable[[Any], None]) -> None:
+        """One request that has its effect once. Unless it is answered, the next round begins with it."""
+        self._unanswered = (request, answered)
+        answer = await request()
+        self._unanswered = None
+        answered(answer)
+
+    async def _let_go(self) -> None:
+        while self._postponed:
+            later = next(chunks(self._postponed, _size_bytes))
+            del self._postponed[: len(later)]
+            await self._ask(partial(self.source.postpone, self._next(), later), partial(self._left_hands, later))
+        while self._condemned:
+            dying = next(chunks(self._condemned, _size_bytes))
+            del self._condemned[: len(dying)]
+            await self._ask(partial(self.source.condemn, self._next(), dying), partial(self._left_hands, dying))
+        if self._returned:
+            back, self._returned = self._returned, []
+            await self._ask(partial(self.source.hand_back, back), lambda _: self._release(back))
+
+    async def _take(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        finished = next(chunks(self._finished, lambda each: len(each.entry.handle)), [])
+        del self._finished[: len(finished)]
+        count, self._granted = self._granted, 0
+        number, suspect = self._next(), self._suspect is None and self._suspects > 0
+        request = partial(self.source.turn, number, finished, count, suspect=suspect)
+        await self._ask(request, lambda turn: self._took(turn, finished, count))
+
+    def _took(self, turn: Turn, finished: Sequence[Finished], count: int) -> None:
+        if turn.status == "lost":
+            self._lose()
+        else:
+            self._release([each.entry for each in finished])
+        if turn.status == "repeated":
+            self._doubtful = True
+        if turn.status == "unusable":
+            self._metrics.ready_unusable(self.queue)
+            self._rest()
+        if turn.missing:
+            self._metrics.worker_missing(self.queue, turn.missing)
+        self.left, self._suspects, self.struck = turn.left, turn.suspects, turn.struck
+        self._hold(turn.entries)
+        if turn.entries and turn.entries[0].deaths:
+            self._suspect = turn.entries[0]
+        if turn.status == "ok" and count and len(turn.entries) < count and not turn.left:
+            self._asleep = True
+            self.wake_listener()
+        self.crew.received(self, turn.entries, count)
+
+    def _left_hands(self, jobs: Sequence[Postponed | Condemned], outcomes: Sequence[bool]) -> None:
+        missing = len(jobs) - sum(outcomes)
+        if missing:
+            self._metrics.worker_missing(self.queue, missing)
+        self._release([job.entry for job in jobs])
+
+    async def _reconcile(self) -> None:
+        """Takes up what Redis says is in our hands and we were not told of. No answer of a pop is on its way then."""
+        self.source.hang_up()
+        self._asleep = False
+        found = await self.source.holdings()
+        self._doubtful = False
+        unknown = Counter(entry.handle for entry in found) - Counter(entry.handle for entry in self._held)
+        adopted = []
+        for entry in found:
+            if unknown[entry.handle] > 0:
+                unknown[entry.handle] -= 1
+                adopted.append(entry)
+        if adopted:
+            log.warning("adopted", queue=self.queue, jobs=len(adopted))
+            self._hold(adopted)
+            self.crew.received(self, adopted, 0)
+        self.crew.refill()
+
+    # ---- in hand ---------------------------------------------------------------------------------------------------
+
+    def _ours(self, entry: Entry) -> bool:
+        if entry.worker == self.source.worker and not self._lost:
+            return True
+        self._metrics.worker_missing(self.queue, 1)
+        return False
+
+    def _hold(self, entries: Sequence[Entry]) -> None:
+        self._held.update(entries)
+        self._changes += 1
+
+    def _release(self, entries: Sequence[Entry]) -> None:
+        self._held.difference_update(entries)
+        self._changes += 1
+        if self._suspect in entries:
+            self._suspect = None
+
+    def _rest(self) -> float:
+        """This queue cannot be used for now."""
+        granted, self._granted = self._granted, 0
+        self._rests_until_s = time.monotonic() + self._cool_down_s
+        asyncio.get_running_loop().call_later(self._cool_down_s + 0.01, self.crew.refill)
+        self.crew.received(self, [], granted)
+        return self._cool_down_s
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+
+def _size_bytes(job: Postponed | Condemned) -> int:
+    return len(job.entry.handle) + len(job.placed.body or b"")

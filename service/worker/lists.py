@@ -1,0 +1,186 @@
+"""`ListSource`: a ready list as a source of jobs. Alone, for its queue, in running the workers' scripts."""
+
+import hashlib
+import os
+import re
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from service.clock import ServerClock
+from service.errors import RetryLater
+from service.keys import Keys
+from service.runner import MAX_BYTES, MAX_MEMBERS, Runner
+from service.transport import Encodable, Pool, Transport
+from service.worker.sleeper import Sleeper
+from service.worker.source import Condemned, Entry, Finished, Placed, Postponed, Pulse, Reaped, Turn
+from storage_backends.reference import Reference
+
+_STRIKES_MS: Final = 7 * 86_400_000  #: a payload that killed nobody for a week begins anew
+#: A request that a worker sent before it was taken for dead may be carried out so much later, and take something.
+_LINGER_MS: Final = 300_000
+_WORKERS_A_PASS: Final = 10  #: reaped at once; the next pass comes soon
+_DEPARTED_A_PASS: Final = 100
+_HOLDINGS_A_PAGE: Final = 100
+
+
+class ListSource:
+    """As `Source`. At `maxmemory`, too: its scripts move or free."""
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        runner: Runner,
+        transport: Transport,
+        pool: Pool,
+        keys: Keys,
+        clock: ServerClock,
+        patience_ms: int,
+        block_s: float,
+        stale_after_ms: int,
+    ) -> None:
+        """Who is not heard of for `patience_ms` is taken for dead. `wait` takes up to `block_s`, far less than that."""
+        self.queue = queue
+        self.worker = ""
+        self._runner = runner
+        self._transport = transport
+        self._keys = keys
+        self._of = keys.queue(queue)
+        self._clock = clock
+        self._patience_ms = patience_ms
+        self._block_s = block_s
+        self._stale_after_ms = stale_after_ms
+        self._sleeper = Sleeper(pool)
+
+    # ---- alive -----------------------------------------------------------------------------------------------------
+
+    async def begin(self) -> Pulse:
+        self.hang_up()
+        self.worker = new_name()
+        return await self._pulse(begins=1)
+
+    async def beat(self) -> Pulse:
+        return await self._pulse(begins=0)
+
+    async def _pulse(self, *, begins: int) -> Pulse:
+        arguments: list[Encodable] = ["", self.worker, self._patience_ms, begins]
+        alive, now, held, suspects = await self._runner.run("beat", self.queue, arguments, more_keys=[self._inflight()])
+        self._clock.learn(now)
+        return Pulse(bool(alive), held, suspects)
+
+    async def leave(self) -> int:
+        self.hang_up()
+        linger = _LINGER_MS if time.monotonic() < self._sleeper.unheard_until_s else 0
+        arguments: list[Encodable] = ["", self.worker, linger]
+        return int(await self._runner.run("leave", self.queue, arguments, more_keys=[self._inflight()]))
+
+    async def reap(self) -> Reaped:
+        workers, departed = await self._runner.read(
+            [
+                ("ZRANGE", self._of.workers, 0, _WORKERS_A_PASS - 1),
+                ("ZRANGE", self._of.departed, 0, _DEPARTED_A_PASS - 1),
+            ]
+        )
+        total = [0, 0, 0]
+        for name in {*workers, *departed} - {self.worker.encode()}:
+            inflight = self._keys.queue(self.queue).inflight(name.decode("utf-8", "surrogateescape"))
+            arguments: list[Encodable] = ["", name, MAX_MEMBERS, MAX_BYTES, _LINGER_MS, _STRIKES_MS]
+            returned, suspected, _ = await self._runner.run("reap", self.queue, arguments, more_keys=[inflight])
+            total = [total[0] + bool(returned or suspected), total[1] + returned, total[2] + suspected]
+        return Reaped(*total)
+
+    # ---- jobs ------------------------------------------------------------------------------------------------------
+
+    async def turn(self, number: int, finished: Sequence[Finished], count: int, *, suspect: bool) -> Turn:
+        marked = [each for each in finished if each.once_key is not None]
+        arguments: list[Encodable] = [self.worker, number, min(count, MAX_MEMBERS), MAX_BYTES, int(suspect)]
+        arguments += [each.once_ms for each in marked]
+        arguments += [each.entry.handle for each in finished if each.entry.worker == self.worker]
+        more_keys = [self._inflight(), *(each.once_key for each in marked if each.once_key is not None)]
+        status, *told = await self._runner.run("take", self.queue, arguments, more_keys=more_keys)
+        if not told:
+            return Turn(status.decode())
+        left, suspects, struck, missing, deaths, *taken = told
+        entries = [self._entry(payload) for payload in taken]
+        if deaths != b"":
+            entries[0].deaths = int(deaths)
+        return Turn(status.decode(), entries, left, suspects, bool(struck), missing)
+
+    async def postpone(self, number: int, jobs: Sequence[Postponed]) -> list[bool]:
+        arguments: list[Encodable] = ["", self.queue, self._keys.wake, self.worker, number, self._stale_after_ms]
+        for job in jobs:
+            reference, put_at, body = _placed(job.placed)
+            attempts = "" if job.attempts is None else job.attempts
+            arguments += (job.entry.handle, str(reference), reference.uuid, reference.ts_ms, put_at, body, attempts)
+        return _done(await self._runner.run("postpone", self.queue, arguments, more_keys=[self._inflight()]), len(jobs))
+
+    async def condemn(self, number: int, jobs: Sequence[Condemned]) -> list[bool]:
+        arguments: list[Encodable] = ["", self.queue, self.worker, number, self._stale_after_ms]
+        for job in jobs:
+            reference, put_at, body = _placed(job.placed)
+            arguments += (job.entry.handle, str(reference), reference.uuid, put_at, body, job.record)
+        return _done(await self._runner.run("condemn", self.queue, arguments, more_keys=[self._inflight()]), len(jobs))
+
+    async def hand_back(self, entries: Sequence[Entry]) -> int:
+        handles: list[Encodable] = [entry.handle for entry in entries]
+        arguments = [self.worker, *handles]
+        return int(await self._runner.run("hand_back", self.queue, arguments, more_keys=[self._inflight()]))
+
+    async def holdings(self) -> list[Entry]:
+        found: list[Entry] = []
+        while True:
+            page = ("LRANGE", self._inflight(), len(found), len(found) + _HOLDINGS_A_PAGE - 1)
+            payloads = (await self._runner.read([page]))[0]
+            found += map(self._entry, payloads)
+            if len(payloads) < _HOLDINGS_A_PAGE:
+                return found
+
+    async def attempts(self, entry: Entry) -> int:
+        told = (await self._runner.read([("HGET", self._of.strikes, f"attempt:{fingerprint(entry.payload)}")]))[0]
+        return int(told) if told and told.isdigit() else 0
+
+    # ---- asleep ----------------------------------------------------------------------------------------------------
+
+    async def wait(self) -> Entry | None:
+        worker = self.worker
+        payload = await self._sleeper.move(self._of.ready, self._inflight(), self._block_s)
+        return None if payload is None else Entry(payload, payload, worker)
+
+    async def rouse(self) -> None:
+        try:
+            await self._sleeper.wake(self._transport)
+        except RetryLater:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        self._sleeper.hang_up()
+
+    def _entry(self, payload: bytes) -> Entry:
+        return Entry(payload, payload, self.worker)
+
+    def _inflight(self) -> str:
+        return self._of.inflight(self.worker)
+
+
+def new_name() -> str:
+    """Of one worker's life on one queue: for people where it runs, and never the same again."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:64]
+    return f"{host}-{os.getpid()}-{uuid4().hex[:16]}"
+
+
+def fingerprint(payload: bytes) -> str:
+    """What strikes are kept under."""
+    return hashlib.sha1(payload, usedforsecurity=False).hexdigest()
+
+
+def _placed(placed: Placed) -> tuple[Reference, Encodable, bytes]:
+    return placed.reference, "" if placed.put_at_ms is None else placed.put_at_ms, placed.body or b""
+
+
+def _done(reply: Sequence[bytes | int], count: int) -> list[bool]:
+    """For each job, whether it was done. A turn that was repeated was done the first time."""
+    status, *outcomes = reply
+    return [True] * count if status == b"repeated" else [bool(outcome) for outcome in outcomes]

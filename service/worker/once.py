@@ -1,0 +1,24 @@
+"""The guard of handlers that must not run twice for one id: which jobs are finished.
+
+A job is marked in the step in which it leaves its worker's hands, also if that worker was taken for dead meanwhile.
+What the mark cannot cover is a handler that has had its effect and whose worker dies, or stands still until it is taken
+for dead, before that step: then another runs it again.
+"""
+
+from service.keys import Keys
+from service.runner import Runner
+
+
+class Once:
+    """Asks; the mark is set by the script that lets go of a finished job."""
+
+    def __init__(self, runner: Runner, keys: Keys) -> None:
+        self._runner = runner
+        self._keys = keys
+
+    def key(self, queue: str, job_id: str) -> str:
+        return self._keys.queue(queue).once(job_id)
+
+    async def finished(self, key: str) -> bool:
+        """Raises RetryLater."""
+        return bool((await self._runner.read([("EXISTS", key)]))[0])

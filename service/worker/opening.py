@@ -1,0 +1,119 @@
+"""A worker at work, with all that it needs: a service that dispatches nothing, and a shift on some queues."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from service.errors import CannotStart
+from service.settings import Settings
+from service.uploads import Uploads
+from service.wiring import Service
+from service.worker.crew import Crew
+from service.worker.handling import Handling
+from service.worker.lane import Lane
+from service.worker.lists import ListSource
+from service.worker.once import Once
+from service.worker.placing import Placing
+from service.worker.shift import Shift
+from service.worker.source import Source
+from service.worker.tasks import Backoff
+from service.worker.worker import Worker
+from storage_backends.reference import InvalidName, check_queue
+
+
+def shift_of(
+    service: Service,
+    worker: Worker,
+    queues: Mapping[str, float],
+    *,
+    concurrency: int | None = None,
+    strict: bool = False,
+) -> Shift:
+    """`queues`: name -> weight, in order. `concurrency`: in place of the setting. Raises CannotStart."""
+    chosen = service.settings.worker
+    at_once = chosen.concurrency if concurrency is None else concurrency
+    if not queues or at_once < 1 or any(weight <= 0 for weight in queues.values()):
+        raise CannotStart("a worker needs a queue, weights above 0, and a concurrency of at least 1")
+    lanes = [
+        Lane(
+            index,
+            _source(service, queue, len(queues)),
+            service.metrics,
+            patience_s=chosen.patience_s,
+            cool_down_s=service.settings.dispatcher.cool_down_s,
+        )
+        for index, queue in enumerate(queues)
+    ]
+    handling = Handling(
+        worker,
+        Once(service.runner, service.keys),
+        service.ledger.clock,
+        threads=at_once,
+        backoff=Backoff(round(chosen.backoff_min_s * 1000), round(chosen.backoff_max_s * 1000)),
+        max_retries=chosen.max_retries,
+        max_deaths=chosen.max_deaths,
+    )
+    uploads = Uploads(service.ledger, service.offloading, service.metrics)
+    crew = Crew(
+        lanes,
+        list(queues.values()),
+        handling,
+        Placing(service.ledger, service.router, uploads, lambda: service.memory.ratio),
+        service.metrics,
+        concurrency=at_once,
+        prefetch=chosen.prefetch,
+        dead_kept_ms=round(service.settings.dead.max_age_s * 1000),
+        strict=strict,
+    )
+    return Shift(
+        lanes,
+        crew,
+        handling,
+        service.metrics,
+        service.clock,
+        heartbeat_s=chosen.heartbeat_s,
+        grace_s=chosen.grace_s,
+    )
+
+
+@asynccontextmanager
+async def at_work(
+    worker: Worker,
+    queues: Mapping[str, float],
+    settings: Settings,
+    *,
+    concurrency: int | None = None,
+    strict: bool = False,
+    within_s: float = 10.0,
+) -> AsyncIterator[Shift]:
+    """A worker within an application's own event loop, stopped in order at the end. Raises as open_producer does."""
+    service = Service(settings, "worker")
+    try:
+        await service.start(within_s)
+        shift = shift_of(service, worker, queues, concurrency=concurrency, strict=strict)
+        await shift.start()
+        try:
+            yield shift
+        finally:
+            await shift.stop()
+    finally:
+        await service.close()
+
+
+def _source(service: Service, queue: str, queues: int) -> Source:
+    chosen = service.settings.worker
+    try:
+        check_queue(queue)
+    except InvalidName as error:
+        raise CannotStart(str(error)) from error
+    return ListSource(
+        queue,
+        runner=service.runner,
+        transport=service.transport,
+        pool=service.pool,
+        keys=service.keys,
+        clock=service.ledger.clock,
+        patience_ms=round(chosen.patience_s * 1000),
+        # So that many queues do not make many commands; far below the time after which a worker is taken for dead.
+        block_s=min(max(chosen.block_s, queues * 1.0), chosen.patience_s / 3),
+        stale_after_ms=round(service.settings.sweeper.grace_s * 1000 / 2),
+    )

@@ -1,0 +1,121 @@
+"""A shift: one process's work on some queues, from its first sign of life to the last job given back.
+
+lanes begin ─► hands at work, loops running ─► stop: nothing more is taken, what has not begun goes back
+                                                 └─► what runs is finished within grace ─► Redis has heard ─► left
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from service.clock import Clock
+from service.errors import RetryLater
+from service.loops import Loop, Loops
+from service.metrics import Metrics
+from service.services import Health
+from service.worker.crew import Crew
+from service.worker.handling import Handling
+from service.worker.lane import Lane
+from service.worker.upkeep import Heartbeat, Reaper
+
+_TELL_S: Final = 3.0  #: at a stop, for telling Redis what became of the last jobs
+_LEAVE_S: Final = 1.0
+_LOOPS_S: Final = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class Shift:
+    """For one event loop, to be built within it."""
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        crew: Crew,
+        handling: Handling,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        heartbeat_s: float,
+        grace_s: float,
+    ) -> None:
+        self._lanes = list(lanes)
+        self._crew = crew
+        self._handling = handling
+        self._metrics = metrics
+        self._grace_s = grace_s
+        heartbeat = Heartbeat(self._lanes, heartbeat_s)
+        reaper = Reaper(self._lanes, heartbeat, metrics, steady_s=1.5 * heartbeat_s)
+
+        def loop(name: str, round_: Callable[[], object], interval_s: float, *, interruptible: bool = True) -> Loop:
+            return Loop(
+                name,
+                round_,  # type: ignore[arg-type]  # a round gives seconds or nothing
+                interval_s=interval_s,
+                clock=clock,
+                metrics=metrics,
+                interruptible=interruptible,
+            )
+
+        loops = [loop("heartbeat", heartbeat.round, heartbeat_s), loop("reap", reaper.round, heartbeat_s)]
+        for lane in self._lanes:
+            take, listen = loop("take", lane.round, 60.0), loop("listen", lane.listen, 60.0)
+            lane.wake, lane.wake_listener = take.wake, listen.wake
+            loops += [take, listen]
+        self._loops = Loops(loops)
+        self._stopping = False
+
+    @property
+    def running(self) -> int:
+        """Jobs whose handlers run now."""
+        return self._crew.running
+
+    async def start(self) -> None:
+        """Raises RetryLater if Redis is away: nothing was begun then that does not end by itself."""
+        for lane in self._lanes:
+            await lane.begin()
+        self._loops.start()
+        self._crew.start()
+        log.info("working", queues=[lane.queue for lane in self._lanes])
+
+    async def stop(self) -> None:
+        """Over within grace and some seconds. What could not be finished goes back, and is done from the start."""
+        self._stopping = True
+        log.info("finishing", running=self._crew.running, waiting=self._crew.waiting)
+        await asyncio.gather(*(lane.stop() for lane in self._lanes))
+        cancelled = await self._crew.stop(self._grace_s)
+        await self._told()
+        await self._loops.stop(_LOOPS_S)
+        back = sum(await asyncio.gather(*(self._left(lane) for lane in self._lanes)))
+        await self._handling.aclose()
+        log.info("left", cancelled=cancelled, handed_back=back)
+
+    def alive(self) -> Health:
+        """Not, if a loop or a hand is dead or hangs: then a restart is needed."""
+        sick = [f"loop {name} is dead or hangs" for name in self._loops.sick()]
+        sick += [f"{name} is dead" for name in self._crew.sick()]
+        return Health(not sick, sick)
+
+    def measure(self) -> None:
+        """Before a scrape."""
+        self._metrics.worker_now(self._crew.running, self._crew.waiting)
+
+    async def _told(self) -> None:
+        deadline = asyncio.get_running_loop().time() + _TELL_S
+        while not all(lane.settled for lane in self._lanes):
+            if asyncio.get_running_loop().time() > deadline:
+                log.warning("Redis could not be told of the last jobs; they will be done again")
+                return
+            for lane in self._lanes:
+                lane.wake()
+            await asyncio.sleep(0.01)
+
+    async def _left(self, lane: Lane) -> int:
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                return await lane.source.leave()
+        except (RetryLater, TimeoutError) as error:
+            log.warning("not left in order; others return the jobs", queue=lane.queue, error=type(error).__name__)
+            return 0

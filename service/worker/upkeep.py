@@ -1,0 +1,62 @@
+"""Signs of life, and the return of jobs whose worker gives none. Every worker does both; there is no leader."""
+
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from service.metrics import Metrics
+from service.worker.lane import Lane
+
+log = structlog.get_logger(__name__)
+
+
+class Heartbeat:
+    """`round` is a loop's round. Raises RetryLater; what did not beat in time is taken for dead by others."""
+
+    def __init__(self, lanes: Sequence[Lane], interval_s: float) -> None:
+        self._lanes = lanes
+        self._interval_s = interval_s
+        self._steady_since_s = self._last_s = time.monotonic()
+
+    async def round(self) -> None:
+        for lane in self._lanes:
+            await lane.beat()
+        now_s = time.monotonic()
+        if now_s - self._last_s > 2 * self._interval_s:
+            self._steady_since_s = now_s
+        self._last_s = now_s
+
+    @property
+    def steady_s(self) -> float:
+        """For how long this worker has been heard without a gap: so long the others can have been heard, too."""
+        now_s = time.monotonic()
+        return 0.0 if now_s - self._last_s > 2 * self._interval_s else now_s - self._steady_since_s
+
+
+class Reaper:
+    """`round` is a loop's round; bounded. Raises RetryLater.
+
+    After an outage of Redis every heartbeat is overdue. So nobody is taken for dead before all have had time to beat.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], heartbeat: Heartbeat, metrics: Metrics, *, steady_s: float) -> None:
+        self._lanes = lanes
+        self._heartbeat = heartbeat
+        self._metrics = metrics
+        self._steady_s = steady_s
+
+    async def round(self) -> None:
+        for lane in self._lanes:
+            if self._heartbeat.steady_s < self._steady_s:
+                return
+            reaped = await lane.source.reap()
+            if reaped.workers:
+                self._metrics.worker_reaped(lane.queue, reaped.returned + reaped.suspected)
+                log.warning(
+                    "returned jobs of workers that were not heard of",
+                    queue=lane.queue,
+                    workers=reaped.workers,
+                    jobs=reaped.returned,
+                    suspects=reaped.suspected,
+                )

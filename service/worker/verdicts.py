@@ -1,0 +1,70 @@
+"""What becomes of a job after one attempt, and what is kept of it if it is dead."""
+
+import json
+import traceback
+from dataclasses import dataclass
+from typing import Any, Final
+
+#: Of what is kept beside a dead job: enough to find the fault, and little beside the payload.
+_ERROR_CHARACTERS: Final = 1_000
+_TRACEBACK_CHARACTERS: Final = 8_000
+_FRAMES: Final = 30  #: the innermost
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nothing more is to be done."""
+
+    outcome: str  #: done, discarded, skipped (it was finished before)
+    task: str
+    once_key: str | None = None
+    once_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Another attempt."""
+
+    task: str
+    wait_ms: int
+    envelope: bytes  #: as the next attempt is to see it
+    attempts: int | None  #: of a payload that does not say it itself
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Given up on."""
+
+    task: str
+    reason: str  #: of service.catalogue.FAILURE_KINDS
+    envelope: bytes  #: as a revived job is to see it: with all its retries before it
+    record: str
+
+
+Verdict = Over | Again | Dead
+
+
+def record_of(reason: str, error: str | BaseException, *, attempts: int, at_ms: int, **more: Any) -> str:
+    """What the dead set keeps beside the payload, JSON: reason, error, traceback, attempts, time, `more`."""
+    told: dict[str, Any] = {"reason": reason, "attempts": attempts, "expiries": 0, "at": at_ms}
+    if isinstance(error, BaseException):
+        told["error"] = f"{type(error).__name__}: {_text(error)}"[:_ERROR_CHARACTERS]
+        told["traceback"] = "".join(traceback.format_exception(error, limit=-_FRAMES))[-_TRACEBACK_CHARACTERS:]
+    else:
+        told["error"] = error[:_ERROR_CHARACTERS]
+    return json.dumps(told | more)
+
+
+def place_of(error: BaseException) -> str:
+    """Where it was raised, `module:line`: for log lines, which hold no error text, for that may hold payload."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return f"{last.tb_frame.f_globals.get('__name__', '?')}:{last.tb_lineno}" if last is not None else "?"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failed:  # noqa: BLE001  somebody's __str__; it must not keep the job from being settled
+        return f"(no text: {type(failed).__name__})"
