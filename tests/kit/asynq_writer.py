@@ -89,25 +89,25 @@ class AsynqWriter:
     def key(self, name: str) -> str:
         return f"asynq:{{{self.queue}}}:{name}"
 
-    def message(self, id: str, **fields: Any) -> bytes:  # noqa: A002  Asynq's own word
+    def message(self, id_: str, **fields: Any) -> bytes:
         told = {"type": "mail", "payload": b'{"n":1}', "retry": 25, "timeout": 1800, **fields}
-        return message(id=id, queue=self.queue, **told)
+        return message(id=id_, queue=self.queue, **told)
 
-    async def enqueue(self, id: str, since_s: float | None = None, *, unique_s: int = 0, **fields: Any) -> None:  # noqa: A002
+    async def enqueue(self, id_: str, since_s: float | None = None, *, unique_s: int = 0, **fields: Any) -> None:
         since_ns = int((self.now_s if since_s is None else since_s) * 1_000_000_000)
-        record = await self._new(id, "pending", unique_s, fields)
-        await self.redis.hset(self.key(f"t:{id}"), mapping={**record, "pending_since": since_ns})
-        await self.redis.lpush(self.key("pending"), id)
+        record = await self._new(id_, "pending", unique_s, fields)
+        await self.redis.hset(self.key(f"t:{id_}"), mapping={**record, "pending_since": since_ns})
+        await self.redis.lpush(self.key("pending"), id_)
 
-    async def schedule(self, id: str, due_s: float, *, unique_s: int = 0, **fields: Any) -> None:  # noqa: A002
-        record = await self._new(id, "scheduled", unique_s, fields)
-        await self.redis.hset(self.key(f"t:{id}"), mapping=record)
-        await self.redis.zadd(self.key("scheduled"), {id: due_s})
+    async def schedule(self, id_: str, due_s: float, *, unique_s: int = 0, **fields: Any) -> None:
+        record = await self._new(id_, "scheduled", unique_s, fields)
+        await self.redis.hset(self.key(f"t:{id_}"), mapping=record)
+        await self.redis.zadd(self.key("scheduled"), {id_: due_s})
 
-    async def group(self, id: str, group: str, joined_s: int | None = None, **fields: Any) -> None:  # noqa: A002
-        record = await self._new(id, "aggregating", 0, {"group_key": group, **fields})
-        await self.redis.hset(self.key(f"t:{id}"), mapping={**record, "group": group})
-        await self.redis.zadd(self.key(f"g:{group}"), {id: joined_s or self.now_s})
+    async def group(self, id_: str, group: str, joined_s: int | None = None, **fields: Any) -> None:
+        record = await self._new(id_, "aggregating", 0, {"group_key": group, **fields})
+        await self.redis.hset(self.key(f"t:{id_}"), mapping={**record, "group": group})
+        await self.redis.zadd(self.key(f"g:{group}"), {id_: joined_s or self.now_s})
         await self.redis.sadd(self.key("groups"), group)
 
     async def aggregate(self, group: str, set_id: str, back_s: int | None = None) -> None:
@@ -127,34 +127,34 @@ class AsynqWriter:
         await self.redis.zadd(self.key("lease"), {id_: self.now_s + LEASE_S if lease_s is None else lease_s})
         return id_
 
-    async def retry(self, id: str, due_s: float, **fields: Any) -> None:  # noqa: A002
+    async def retry(self, id_: str, due_s: float, **fields: Any) -> None:
         told = {"retried": 1, "error_msg": "it failed", "last_failed_at": self.now_s, **fields}
-        await self._end(id, "retry", due_s, told)
+        await self._end(id_, "retry", due_s, told)
         await self._count("processed", "failed")
 
-    async def archive(self, id: str, died_s: float | None = None, **fields: Any) -> None:  # noqa: A002
+    async def archive(self, id_: str, died_s: float | None = None, **fields: Any) -> None:
         told = {"error_msg": "it failed", "last_failed_at": self.now_s, **fields}
-        await self._end(id, "archived", self.now_s if died_s is None else died_s, told)
+        await self._end(id_, "archived", self.now_s if died_s is None else died_s, told)
         await self._count("processed", "failed")
 
-    async def complete(self, id: str, retention_s: int = 3600, result: bytes | None = None, **fields: Any) -> None:  # noqa: A002
+    async def complete(self, id_: str, retention_s: int = 3600, result: bytes | None = None, **fields: Any) -> None:
         if result is not None:
-            await self.redis.hset(self.key(f"t:{id}"), "result", result)
+            await self.redis.hset(self.key(f"t:{id_}"), "result", result)
         told = {"retention": retention_s, "completed_at": self.now_s, **fields}
-        await self._end(id, "completed", self.now_s + retention_s, told)
+        await self._end(id_, "completed", self.now_s + retention_s, told)
         await self._count("processed")
 
-    async def done(self, id: str) -> None:  # noqa: A002
+    async def done(self, id_: str) -> None:
         """Without retention nothing is left of it."""
-        await self._leave(id)
-        await self.redis.delete(self.key(f"t:{id}"))
+        await self._leave(id_)
+        await self.redis.delete(self.key(f"t:{id_}"))
         await self._count("processed")
 
-    async def requeue(self, id: str) -> None:  # noqa: A002
+    async def requeue(self, id_: str) -> None:
         """A server that stops gives back what it holds: without a time since when it is pending."""
-        await self._leave(id)
-        await self.redis.rpush(self.key("pending"), id)
-        await self.redis.hset(self.key(f"t:{id}"), "state", "pending")
+        await self._leave(id_)
+        await self.redis.rpush(self.key("pending"), id_)
+        await self.redis.hset(self.key(f"t:{id_}"), "state", "pending")
 
     async def pause(self) -> None:
         await self.redis.set(self.key("paused"), self.now_s)
