@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from service.clock import ServerClock
 from service.envelope import Envelope, NotAnEnvelope, parse, with_numbers
+from service.metrics import Metrics
 from service.worker.lists import fingerprint
 from service.worker.once import Once
 from service.worker.source import Entry, Source
@@ -52,6 +53,7 @@ class Handling:
         worker: Worker,
         once: Once,
         clock: ServerClock,
+        metrics: Metrics,
         *,
         threads: int,
         backoff: Backoff,
@@ -62,6 +64,7 @@ class Handling:
         self._worker = worker
         self._once = once
         self._clock = clock
+        self._metrics = metrics
         self._threads = Threads("task", threads, _NO_LIMIT_S)
         self._backoff = backoff
         self._max_retries = max_retries
@@ -96,6 +99,8 @@ class Handling:
                 await self._threads.aclose()
 
     async def _attempt(self, task: Task, job: _Job, queue: str, slot: Slot) -> Verdict:
+        if job.envelope.due_ms is not None:
+            self._metrics.worker_waited(queue, (self._clock.now_ms() - job.envelope.due_ms) / 1000)
         key = self._once.key(queue, job.envelope.id) if task.once_ms else None
         if key is not None and await self._once.finished(key):
             return Over("skipped", task.name)

@@ -192,7 +192,6 @@ class Lane:
         self._held, self._suspect = set(), None
         self.crew.forget(self, placed)
         self._heard.set()
-        self.source.hang_up()
         self.wake()
 
     # ---- asking ----------------------------------------------------------------------------------------------------
@@ -296,7 +295,7 @@ class Lane:
 
     async def _reconcile(self) -> None:
         """Takes up what Redis says is in our hands and we were not told of. No answer of a pop is on its way then."""
-        self.source.hang_up()
+        await self.source.hang_up()
         self._asleep = False
         found = await self.source.holdings()
         self._doubtful = False

@@ -58,7 +58,7 @@ class ListSource:
     # ---- alive -----------------------------------------------------------------------------------------------------
 
     async def begin(self) -> Pulse:
-        self.hang_up()
+        await self.hang_up()
         self.worker = new_name()
         return await self._pulse(begins=1)
 
@@ -72,7 +72,7 @@ class ListSource:
         return Pulse(bool(alive), held, suspects)
 
     async def leave(self) -> int:
-        self.hang_up()
+        await self.hang_up()
         linger = _LINGER_MS if time.monotonic() < self._sleeper.unheard_until_s else 0
         arguments: list[Encodable] = ["", self.worker, linger]
         return int(await self._runner.run("leave", self.queue, arguments, more_keys=[self._inflight()]))
@@ -153,10 +153,10 @@ class ListSource:
         try:
             await self._sleeper.wake(self._transport)
         except RetryLater:
-            self.hang_up()
+            await self.hang_up()
 
-    def hang_up(self) -> None:
-        self._sleeper.hang_up()
+    async def hang_up(self) -> None:
+        await self._sleeper.hang_up()
 
     def _entry(self, payload: bytes) -> Entry:
         return Entry(payload, payload, self.worker)

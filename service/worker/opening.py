@@ -47,6 +47,7 @@ def shift_of(
         worker,
         Once(service.runner, service.keys),
         service.ledger.clock,
+        service.metrics,
         threads=at_once,
         backoff=Backoff(round(chosen.backoff_min_s * 1000), round(chosen.backoff_max_s * 1000)),
         max_retries=chosen.max_retries,
@@ -105,6 +106,8 @@ def _source(service: Service, queue: str, queues: int) -> Source:
         check_queue(queue)
     except InvalidName as error:
         raise CannotStart(str(error)) from error
+    if service.keys.queue(queue).group is not None:
+        raise CannotStart(f"{queue}: its ready queue is a stream, and workers read lists")
     return ListSource(
         queue,
         runner=service.runner,

@@ -43,10 +43,10 @@ class Sleeper:
                 await connection.send_command("BLMOVE", source, target, "RIGHT", "RIGHT", timeout_s)
                 moved: bytes | None = await connection.read_response()
         except (RedisError, OSError) as error:  # a TimeoutError is one
-            self.hang_up()
+            await self.hang_up()
             raise Interrupted(f"nothing more from a blocking pop: {type(error).__name__}") from error
         except BaseException:
-            self.hang_up()
+            await self.hang_up()
             raise
         finally:
             self._asleep = False
@@ -62,12 +62,11 @@ class Sleeper:
             await transport.send([("CLIENT", "UNBLOCK", self._client_id)])
             await asyncio.sleep(_PAUSE_S)
 
-    def hang_up(self) -> None:
-        """Closes the connection without a word. A `move` under way ends with an error."""
+    async def hang_up(self) -> None:
+        """Closes the connection. A `move` under way ends with an error."""
         connection, self._connection, self._client_id = self._connection, None, None
-        writer = getattr(connection, "_writer", None)
-        if writer is not None:
-            writer.close()
+        if connection is not None:
+            await connection.disconnect(nowait=True)
 
     async def _connected(self) -> AbstractConnection:
         if self._connection is None:

@@ -121,7 +121,7 @@ class Source(Protocol):
     async def rouse(self) -> None:
         """Ends a `wait` that is under way, and all that follow."""
 
-    def hang_up(self) -> None:
+    async def hang_up(self) -> None:
         """Whatever `wait` is told from now on, nobody hears it; `holdings` will show it."""
 
     async def hand_back(self, entries: Sequence[Entry]) -> int:

@@ -1,7 +1,6 @@
 """Tasks: what a worker knows how to do, what a handler is told, and what it may answer with."""
 
 import inspect
-import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -90,7 +89,7 @@ def task_of(
     return Task(
         name=name,
         handler=handler,
-        is_async=inspect.iscoroutinefunction(handler),
+        is_async=inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__),
         context_name=context_name,
         payload_name=payload_name,
         model=None if raw or hint is Any else TypeAdapter(hint),
@@ -120,13 +119,14 @@ _ANY: Final[tuple[inspect._ParameterKind, ...]] = (
 
 def _parameters(handler: Handler, name: str) -> tuple[str | None, str | None, Any]:
     """Names of those that take the context and the payload, and what the latter must be."""
-    hints = typing.get_type_hints(handler, include_extras=True)
     context_name = payload_name = None
-    for parameter in inspect.signature(handler).parameters.values():
-        if hints.get(parameter.name) is Context:
+    hint: Any = Any
+    for parameter in inspect.signature(handler, eval_str=True).parameters.values():
+        if parameter.annotation is Context:
             context_name = parameter.name
         elif payload_name is None and parameter.kind in _ANY:
             payload_name = parameter.name
+            hint = Any if parameter.annotation is parameter.empty else parameter.annotation
         elif parameter.default is parameter.empty and parameter.kind in _ANY:
             raise TypeError(f"{name}: a handler takes a payload and perhaps a Context, and no {parameter.name}")
-    return context_name, payload_name, hints.get(payload_name or "", Any)
+    return context_name, payload_name, hint

@@ -76,6 +76,12 @@ def use_everything(metrics: Metrics, queue: str, tenant: str | None, backend: st
     metrics.inflight(backend, 3, 9_000)
     metrics.trash_deleted(backend, 1)
     metrics.trash_failed(backend, 1)
+    metrics.worker_job(queue, "send_email", "done", 0.01)
+    metrics.worker_waited(queue, 0.5)
+    metrics.worker_now(3, 4)
+    metrics.worker_lost(queue)
+    metrics.worker_missing(queue, 1)
+    metrics.worker_reaped(queue, 2)
     metrics.responded("enqueue", 201)
 
 
