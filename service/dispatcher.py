@@ -10,9 +10,9 @@ leases fence, no lock is held.
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 import structlog
 
@@ -25,15 +25,13 @@ from service.members import backend_of, loggable
 from service.metrics import Metrics
 from service.overdue import Overdue
 from service.records import Claimed, ClaimRequest, ClaimStatus, Delivery, DueQueues, Share
+from service.together import all_of, both_of
 from service.trash import Trash
 
 #: Queues asked of the index at once, besides those that wait or had their turn: these must not hide others.
 _QUEUES_A_ROUND: Final = 1000
 _SLICE_BATCHES: Final = 4
 _SLICE_S: Final = 0.020
-
-T = TypeVar("T")
-U = TypeVar("U")
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +104,7 @@ class Dispatcher:
         self._planned_ms, self._heard_ms, self._away = 0, math.inf, False
         first = self._first()
         # Side by side: Redis moves that queue's jobs while this process asks the index. The claim is sent first.
-        looks, (due, more) = await _both(self._each_turn(first, None), self._indexed(first))
+        looks, (due, more) = await both_of(self._each_turn(first, None), self._indexed(first))
         self._metrics.suspended(self._agenda.causes())
         self._fetcher.report()
         return self._plan(due, {**looks, **more})
@@ -181,7 +179,7 @@ class Dispatcher:
                     self._away = True
                     raise
 
-        return dict(zip(queues, await _all([turn(queue) for queue in queues]), strict=True))
+        return dict(zip(queues, await all_of([turn(queue) for queue in queues]), strict=True))
 
     def _plan(self, due: DueQueues, looks: dict[str, float | None]) -> float | None:
         """The earliest of: what a slice left to do, a queue's own next look, the index's next due time, a wake-up."""
@@ -213,7 +211,7 @@ class Dispatcher:
                 at_once = _SLICE_BATCHES - batches if queue in self._plenty else 1
                 # Each of the first ones weighs the ready list: none of them knows what the others are told.
                 steps = [self._step(queue, sharers, weigh=batches == 0) for _ in range(at_once)]
-                ended = await _all(steps)
+                ended = await all_of(steps)
                 batches += at_once
                 look = min((each for each, _ in ended if each is not None), default=None)
                 if not all(more for _, more in ended) or self._clock.monotonic_s() - began_s > _SLICE_S:
@@ -315,27 +313,6 @@ class Dispatcher:
         self._metrics.ready_unusable(queue)
         log.error("the ready key is no list; the queue is suspended", queue=queue)
         self._agenda.wait(queue, "ready_unusable", self._clock.monotonic_s())
-
-
-async def _both(one: Coroutine[None, None, T], other: Coroutine[None, None, U]) -> tuple[T, U]:
-    """Their results. Both of them end before the first error is raised."""
-    first, second = await asyncio.gather(one, other, return_exceptions=True)
-    if isinstance(first, BaseException):
-        raise first
-    if isinstance(second, BaseException):
-        raise second
-    return first, second
-
-
-async def _all(turns: Iterable[Coroutine[None, None, T]]) -> list[T]:
-    """Their results. All of them end before the first error is raised: one queue's failure cuts nobody's turn short."""
-    results = await asyncio.gather(*turns, return_exceptions=True)
-    ended: list[T] = []
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        ended.append(result)
-    return ended
 
 
 def _share_of(backend: str, shares: Mapping[str, Share]) -> str:

@@ -62,7 +62,7 @@ async def test_a_single_job_is_at_most_two_rounds_late_whatever_the_others_do(ya
     await yard.inline([b"x"] * 100, "wrong", in_ms=-hours_ms)
     await yard.offloaded([b"x"] * 3000, "slow", in_ms=-hours_ms, stored=False)
     await yard.ledger.pause("backlog")
-    for _ in range(5):
+    for _ in range(15):
         await yard.inline([b"x"] * 10_000, "backlog", in_ms=-hours_ms)
     async with yard.dispatcher(service):
         await eventually(lambda: backend.at_once == 16, described="the slow backend's slots are taken")
