@@ -18,7 +18,7 @@ from service.inspector.asynq_verdicts import LATE_MS
 from service.inspector.findings import Findings
 from service.inspector.layout import EXAMPLES, Look
 from service.inspector.payloads import text_cut
-from service.inspector.reading import OverBudget
+from service.inspector.reading import Command, OverBudget
 from service.inspector.structures import Structure, no_times
 from service.inspector.times import FIRST_MS, Moment, moment
 from service.members import text_of
@@ -71,15 +71,19 @@ class _Queue:
                     self._found.add("due-not-moving", detail, ids, count=count, since=first)
 
     async def _pending(self) -> None:
-        key = self._keys["pending"]
-        replies = await self._reader.send(
-            [("LLEN", key), ("LINDEX", key, -1), ("EXISTS", self._keys["paused"]), ("LLEN", self._keys["active"])]
-        )
-        count, oldest, paused, active = (self._found.told(reply, key, None) for reply in replies)
+        pending, paused, active = (self._keys[name] for name in ("pending", "paused", "active"))
+        commands: list[Command] = [
+            ("LLEN", pending),
+            ("LINDEX", pending, -1),
+            ("EXISTS", paused),
+            ("LLEN", active),
+        ]
+        replies = zip(commands, await self._reader.send(commands), strict=True)
+        count, oldest, is_paused, in_hand = (self._found.told(reply, str(it[1]), None) for it, reply in replies)
         if not count or oldest is None:
             return
         since = await since_of(self._reader, self._keys, text_of(oldest))
-        why = "the queue is paused" if paused else None if active else await self._unserved()
+        why = "the queue is paused" if is_paused else None if in_hand else await self._unserved()
         if why and (since is None or since.ms < self._now_ms - _PENDING_MS):
             self._found.add("due-not-moving", f"{count:,} pending: {why}", [text_of(oldest)], count=count, since=since)
 
