@@ -1,10 +1,11 @@
-"""BullMQ's queues (Node, and its ports): `<prefix>:<queue>:…`, found by their `meta`.
+"""BullMQ's queues (Node, and its ports): `<prefix>:<queue>:…`.
 
 Up to 5.x a paused queue's waiting ids are in `paused`; 6.x leaves them in `wait` and says so in `meta` alone. Both say
 `waiting` of such a job. What each key holds is in bullmq_keys.py.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from service.inspector.answers import Entry, Fact, JobDetail, Problem, QueueDetail, QueueSummary, StateDetail
@@ -14,7 +15,7 @@ from service.inspector.bullmq_problems import problems_of
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import text_cut
-from service.inspector.reading import Command, OverBudget
+from service.inspector.reading import PAGE, Command, OverBudget
 from service.inspector.structures import Structure, counts, dues, ends
 from service.inspector.times import Moment, moment
 from service.members import text_of
@@ -37,8 +38,14 @@ class BullMQ:
         return queue_of(key, self._prefix)
 
     async def queues(self, hints: Collection[str]) -> Sequence[str]:
-        """There is no registry: a hint is a `meta` key that was seen, and a queue that is gone has none any more."""
-        return sorted(hints)
+        """There is no registry: a queue is what has a `meta`, so that those of BullMQ's predecessor Bull are none."""
+        found, asked = list[str](), sorted(hints)
+        with suppress(OverBudget):  # what was found so far is true
+            for at in range(0, len(asked), PAGE):
+                page = asked[at : at + PAGE]
+                there = await self._reader.send([("EXISTS", self._keys(queue).of("meta")) for queue in page])
+                found += [queue for queue, it in zip(page, there, strict=True) if it == 1]
+        return found
 
     async def has(self, queue: str) -> bool:
         keys = self._keys(queue)

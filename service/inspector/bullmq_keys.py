@@ -87,12 +87,11 @@ class QueueKeys:
 
 
 def queue_of(key: str, prefix: str = PREFIX) -> str | None:
-    """The queue whose `meta` this key may be. Modern releases take no queue name with a colon."""
-    start, end = f"{prefix}:", ":" + "meta"
-    if not (key.startswith(start) and key.endswith(end) and len(key) > len(start) + len(end)):
+    """The queue that this key may be of. Modern releases take no queue name with a colon."""
+    if not key.startswith(f"{prefix}:"):
         return None
-    queue = key[len(start) : -len(end)]
-    return None if ":" in queue else queue
+    queue, colon, name = key[len(prefix) + 1 :].partition(":")
+    return queue if queue and colon and name else None
 
 
 def state_of(counted_as: str) -> str:

@@ -18,6 +18,8 @@ from service.inspector.answers import JobDetail, Problem
 from service.inspector.bullmq import BullMQ
 from service.inspector.bullmq_keys import PREFIX
 from service.inspector.inspector import Inspector
+from service.inspector.layout import Look
+from service.inspector.reading import ReadOnly
 from service.keys import Keys
 from tests.kit.inspecting import Inspected, Monitor, inspected_server, inspecting
 from tests.kit.npm import Packages, installed
@@ -94,9 +96,13 @@ def test_the_library_made_every_state_there_is(filled):
 
 
 async def test_every_job_is_in_the_state_that_the_library_says_and_due_when_it_says(filled, inspected):
-    wrong = []
-    for line in filled.jobs:
-        detail = await asked(inspected, line["queue"], line["id"])
+    wrong, now_ms = [], await inspected.now_ms()
+    async with inspected.unchanged():
+        found = [
+            await BullMQ(Look(ReadOnly(inspected.unwatched), now_ms)).job(line["queue"], line["id"])
+            for line in filled.jobs
+        ]
+    for line, detail in zip(filled.jobs, found, strict=True):
         state, due = (detail.state, detail.times.get("due")) if detail else ("unknown", None)
         if (state, due and due.ms) != (line["state"], line["due"]):
             wrong.append((line["queue"], line["id"], state, due, line["state"], line["due"]))
