@@ -56,7 +56,7 @@ class Monitor:
         self._named: set[str] = set()
         self._admin = redis.Redis.from_url(url)
         self._marks: set[str] = set()
-        self._client = redis.Redis.from_url(url)
+        self._client = redis.Redis.from_url(url, socket_timeout=None)  # redis-py 8 gives up after 5 s of silence
         self._connection = self._client.connection_pool.get_connection()
         self._connection.send_command("MONITOR")
         self._connection.read_response()
