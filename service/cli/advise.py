@@ -138,6 +138,9 @@ def _show(report: "Report", *, as_json: bool) -> None:
         show.as_json(plain(report))
         return
     show.fields(tables.summary(report), machine=False)
+    if not report.survey.sets:
+        show.line("There is no delayed job in any layout that is known here.")
+        return
     for rows in (tables.sets(report, _SETS), tables.distribution(report), tables.grid(report)):
         if rows:
             show.table(list(rows[0]), rows)

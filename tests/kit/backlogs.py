@@ -46,9 +46,9 @@ class Known:
 
 
 def known(jobs: int, size: Callable[[random.Random], float], seed: int = 0, longest_ms: int = 7 * DAY_MS) -> Known:
-    """So many jobs; sizes from `size`, at least 300 bytes; delays up to `longest_ms`, each anywhere within its own."""
+    """So many jobs; sizes from `size`, at least 400 bytes; delays up to `longest_ms`, each anywhere within its own."""
     chance = random.Random(seed)
-    sizes = [max(300, min(2**20, round(size(chance)))) for _ in range(jobs)]
+    sizes = [max(400, min(2**20, round(size(chance)))) for _ in range(jobs)]
     delays = [chance.randrange(60_000, longest_ms) for _ in range(jobs)]
     return Known(sizes, delays, [chance.randrange(delay) for delay in delays])
 
