@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID, uuid5
 
 from service.errors import InvalidBody
 from storage_backends.reference import new_uuid
@@ -16,6 +17,8 @@ from storage_backends.reference import new_uuid
 MAX_RETRIES: Final = 8  #: after the first attempt, of tasks for which nothing else is said
 _MAX_COUNT: Final = 2**31 - 1  #: readers in other languages have 32 bits
 _MAX_NAME: Final = 512  #: characters of an id or a type: they are shown and logged
+
+_IDS: Final = UUID("6f0a1c2b-3d4e-4d57-9e7a-0193f2a47c1e")  #: the name space of ids that are made from keys
 
 _space = re.compile(r"[ \t\n\r]*")
 _decoder = json.JSONDecoder()
@@ -63,14 +66,29 @@ def parse(raw: bytes) -> Envelope:
     )
 
 
-def build(type_: str, payload: Any, queue: str, *, max_retries: int = MAX_RETRIES, due_ms: int | None = None) -> bytes:
-    """A new task's envelope, with an id of its own. A pydantic model is its JSON. Raises InvalidBody."""
+def build(
+    type_: str,
+    payload: Any,
+    queue: str,
+    *,
+    max_retries: int = MAX_RETRIES,
+    due_ms: int | None = None,
+    key: str | None = None,
+) -> bytes:
+    """A new task's envelope, with an id of its own, or, with a `key`, always the same. A pydantic model is its JSON.
+
+    Raises InvalidBody.
+    """
     if not isinstance(type_, str) or not 0 < len(type_) <= _MAX_NAME:
         raise InvalidBody(f"a task's type is a text of 1 to {_MAX_NAME} characters")
     if type(max_retries) is not int or not 0 <= max_retries <= _MAX_COUNT:
         raise InvalidBody("max_retries is not a number of retries")
     plain = payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload
-    told: dict[str, Any] = {"id": new_uuid(), "task": {"type": type_, "payload": plain}, "queue": queue}
+    told: dict[str, Any] = {
+        "id": new_uuid() if key is None else str(uuid5(_IDS, key)),
+        "task": {"type": type_, "payload": plain},
+        "queue": queue,
+    }
     told |= {"max_retries": max_retries, "attempt": 0}
     if due_ms is not None:
         told["due"] = due_ms

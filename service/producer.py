@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from service.clock import Clock
+from service.envelope import MAX_RETRIES, build
 from service.errors import (
     BackendUnavailable,
     CoatcheckError,
@@ -31,7 +32,7 @@ from service.ledger import Ledger
 from service.metrics import Metrics
 from service.records import Outcome, Scheduled
 from service.router import Facts, StorageRouter
-from service.times import Delay, Due
+from service.times import Delay, Due, when
 from service.uploads import Uploads
 from storage_backends.reference import Reference
 
@@ -109,6 +110,38 @@ class Producer:
         if isinstance(answer, CoatcheckError):
             raise answer
         return answer
+
+    async def enqueue_task(
+        self,
+        type_: str,
+        payload: Any,
+        *,
+        queue: str,
+        delay: Delay | None = None,
+        due: Due | None = None,
+        max_retries: int = MAX_RETRIES,
+        tenant: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Accepted:
+        """Accept one task for workers (service/worker): `payload` is what JSON can say, or a pydantic model.
+
+        Due now if neither `delay` nor `due` is given. The same idempotency key gives the task the same id. Raises as
+        `enqueue`.
+        """
+        if delay is None and due is None:
+            delay = "0s"
+        moment = when(delay, due)
+        key = None if idempotency_key is None else f"{tenant or ''}\0{queue}\0{idempotency_key}"
+        # With a key the same request must make the same bytes, whenever it is repeated.
+        due_ms = moment.at(await self._ledger.now_ms()) if key is None else moment.due_ms
+        return await self.enqueue(
+            build(type_, payload, queue, max_retries=max_retries, due_ms=due_ms, key=key),
+            queue=queue,
+            delay=delay,
+            due=due,
+            tenant=tenant,
+            idempotency_key=idempotency_key,
+        )
 
     async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[Answer]:
         """One answer a job, in order; a job that is refused fails alone."""

@@ -47,8 +47,8 @@ async def serve(
 ) -> None:
     """Serves `app` and runs `service` until SIGTERM or SIGINT, or, if there is one, until `meanwhile` is done.
 
-    `meanwhile` begins when the service has started. Raises CannotStart, what `meanwhile` raises, and what ended the
-    HTTP server, once all is shut.
+    `meanwhile` begins when the service has started; it is cancelled at a stop, and its end awaited. Raises CannotStart,
+    what `meanwhile` raises, and what ended the HTTP server, once all is shut.
     """
     server = _Server(
         uvicorn.Config(
@@ -69,9 +69,9 @@ async def serve(
     finally:
         stopped.cancel()
         work.cancel()
+        results += await asyncio.gather(work, stopped, return_exceptions=True)  # probes are answered while it ends
         server.should_exit = True
         results += await asyncio.gather(service.stop_dispatching(), http, return_exceptions=True)
-        results += await asyncio.gather(work, stopped, return_exceptions=True)
         await service.close()
     for result in results:
         if isinstance(result, Exception):

@@ -2,6 +2,7 @@
 
 exits.py    exit codes, the only home that they have
 run.py      serve, dev
+worker.py   worker: an application's handlers on ready queues
 jobs.py     enqueue, job, cancel, reschedule
 batch.py    enqueue --batch: a file of jobs
 queues.py   queues, jobs, pause, resume
@@ -17,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli import advise, dead, inspect, jobs, local, queues, run
+from service.cli import advise, dead, inspect, jobs, local, queues, run, worker
 from service.cli.exits import CODES
 from service.cli.run import Role
 
@@ -51,7 +52,7 @@ def _options(
 
 
 for command in (
-    *(run.serve, run.dev),
+    *(run.serve, run.dev, worker.worker),
     *(jobs.enqueue, jobs.job, jobs.cancel, jobs.reschedule),
     *(queues.queues, queues.jobs, queues.pause, queues.resume),
     *(local.route, local.config),

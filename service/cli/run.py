@@ -37,8 +37,8 @@ def serve(role: Annotated[Role, typer.Option(help="What this process does.")] = 
     """Run the service: the HTTP API, the re-enqueue loop, or both. Settings come from the environment."""
     # Process 1 of a container has no default action: until the service listens for it, SIGTERM would be lost.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.DONE))
-    chosen = _configured()
-    _run(lambda: _serve(chosen, role))
+    chosen = configured()
+    run(lambda: _serve(chosen, role))
 
 
 def dev(
@@ -46,7 +46,7 @@ def dev(
     port: Annotated[int, typer.Option(help="Port of the HTTP API; if it is taken, another one.")] = 8080,
 ) -> None:
     """Run everything in one command, with an embedded Valkey and an embedded S3. Nothing is kept."""
-    _run(lambda: _dev(demo=demo, port=port))
+    run(lambda: _dev(demo=demo, port=port))
 
 
 async def _serve(settings: "Settings", role: Role) -> None:
@@ -73,7 +73,7 @@ async def _dev(*, demo: bool, port: int) -> None:
         redis_url = await stack.enter_async_context(embedded.valkey())
         store = await stack.enter_async_context(embedded.s3())
         decided = {**(ENVIRONMENT if demo else {}), **_decided(redis_url, store)}
-        chosen = _configured(lambda: surrounded(_DEFAULTS, decided))
+        chosen = configured(lambda: surrounded(_DEFAULTS, decided))
         listener = _listen_near(listen, chosen.http.host, port)
         service = Service(chosen)
         url = f"http://{chosen.http.host}:{listener.getsockname()[1]}"
@@ -126,7 +126,7 @@ Metrics, and every call of the API:
 """
 
 
-def _configured(make: "Callable[[], Settings] | None" = None) -> "Settings":
+def configured(make: "Callable[[], Settings] | None" = None) -> "Settings":
     """The settings, and logging as they say."""
     from service.logs import configure
 
@@ -135,15 +135,15 @@ def _configured(make: "Callable[[], Settings] | None" = None) -> "Settings":
     return chosen
 
 
-def _run(work: Callable[[], Coroutine[Any, Any, None] | Awaitable[None]]) -> None:
+def run(work: Callable[[], Coroutine[Any, Any, None] | Awaitable[None]]) -> None:
     import uvloop
 
-    async def run() -> None:
+    async def working() -> None:
         await work()
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run())
+            runner.run(working())
     except CannotStart as error:
         print(f"coatcheck: {error}", file=sys.stderr)  # noqa: T201  the last word, for people
         raise typer.Exit(Exit.FAILED) from error

@@ -5,8 +5,9 @@ import weakref
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from service.envelope import MAX_RETRIES
 from service.intake import NewJob
 from service.producer import Accepted, Answer
 from service.producing.engine import Engine, Work
@@ -52,6 +53,32 @@ class SyncProducer:
         return self._keeper.call(
             lambda producer: producer.enqueue(
                 payload, queue=queue, delay=delay, due=due, tenant=tenant, idempotency_key=idempotency_key
+            )
+        )
+
+    def enqueue_task(
+        self,
+        type_: str,
+        payload: Any,
+        *,
+        queue: str,
+        delay: Delay | None = None,
+        due: Due | None = None,
+        max_retries: int = MAX_RETRIES,
+        tenant: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Accepted:
+        """Accept one task for workers. As `Producer.enqueue_task`."""
+        return self._keeper.call(
+            lambda producer: producer.enqueue_task(
+                type_,
+                payload,
+                queue=queue,
+                delay=delay,
+                due=due,
+                max_retries=max_retries,
+                tenant=tenant,
+                idempotency_key=idempotency_key,
             )
         )
 

@@ -64,6 +64,7 @@ class Crew:
         self._held = 0  # waiting or running
         self._held_bytes = 0
         self._running = 0
+        self._done = 0
         self._asked = 0
         self._mean_s = _AHEAD_S  # of one job
         self._stopping = False
@@ -73,6 +74,10 @@ class Crew:
     @property
     def running(self) -> int:
         return self._running
+
+    @property
+    def done(self) -> int:
+        return self._done
 
     @property
     def waiting(self) -> int:
@@ -217,6 +222,7 @@ class Crew:
             return
 
     async def _settle(self, lane: Lane, entry: Entry, verdict: Verdict, seconds: float) -> None:
+        self._done += 1
         if isinstance(verdict, Over):
             self._metrics.worker_job(lane.queue, verdict.task, verdict.outcome, seconds)
             lane.finish(Finished(entry, verdict.once_key, verdict.once_ms))

@@ -1,5 +1,6 @@
 """A worker at work, with all that it needs: a service that dispatches nothing, and a shift on some queues."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -91,7 +92,8 @@ async def at_work(
     try:
         await service.start(within_s)
         shift = shift_of(service, worker, queues, concurrency=concurrency, strict=strict)
-        await shift.start()
+        async with asyncio.timeout(within_s):
+            await shift.start()
         try:
             yield shift
         finally:

@@ -20,6 +20,7 @@ from service.worker.handling import Handling
 from service.worker.lane import Lane
 from service.worker.upkeep import Heartbeat, Reaper
 
+_PAUSE_S: Final = 0.5
 _TELL_S: Final = 3.0  #: at a stop, for telling Redis what became of the last jobs
 _LEAVE_S: Final = 1.0
 _LOOPS_S: Final = 0.5
@@ -72,10 +73,15 @@ class Shift:
         """Jobs whose handlers run now."""
         return self._crew.running
 
+    @property
+    def done(self) -> int:
+        """Attempts that ended, however."""
+        return self._crew.done
+
     async def start(self) -> None:
-        """Raises RetryLater if Redis is away: nothing was begun then that does not end by itself."""
+        """Waits while Redis is away."""
         for lane in self._lanes:
-            await lane.begin()
+            await self._begin(lane)
         self._loops.start()
         self._crew.start()
         log.info("working", queues=[lane.queue for lane in self._lanes])
@@ -98,9 +104,24 @@ class Shift:
         sick += [f"{name} is dead" for name in self._crew.sick()]
         return Health(not sick, sick)
 
+    def ready(self) -> Health:
+        """Not, if it takes no jobs."""
+        reasons = [*self.alive().reasons, *(["stopping"] if self._stopping else [])]
+        return Health(not reasons, reasons)
+
     def measure(self) -> None:
         """Before a scrape."""
         self._metrics.worker_now(self._crew.running, self._crew.waiting)
+
+    async def _begin(self, lane: Lane) -> None:
+        while True:
+            try:
+                await lane.begin()
+            except RetryLater as error:
+                log.warning("waiting for Redis", queue=lane.queue, code=error.code)
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return
 
     async def _told(self) -> None:
         deadline = asyncio.get_running_loop().time() + _TELL_S
