@@ -145,10 +145,18 @@ class Inspected:
         self.redis = client_of(url)
         self.pool = connect(self.url, timeout_s=10, max_connections=16, client_name=USER)
         self.transport = Watched(self.pool, self.redis)
+        self.unwatched = Transport(self.pool)  #: for many looks within `unchanged`
 
     @property
     def reader(self) -> ReadOnly:
         return ReadOnly(self.transport)
+
+    @asynccontextmanager
+    async def unchanged(self) -> AsyncIterator[None]:
+        """Nothing within changes a key."""
+        before = await digest(self.redis)
+        yield
+        assert await digest(self.redis) == before, "looking changed a key"
 
     async def now_ms(self) -> int:
         seconds, micros = await self.redis.time()
