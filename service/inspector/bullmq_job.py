@@ -11,12 +11,14 @@ from service.inspector.bullmq_record import JobRecord, decoded
 from service.inspector.findings import Findings
 from service.inspector.hashes import record_of
 from service.inspector.layout import Look
-from service.inspector.seeking import seek
+from service.inspector.reading import Command
+from service.inspector.seeking import Sought, seeking, sought
 from service.inspector.structures import Structure
 from service.inspector.times import Moment, lasting, moment
 
 #: A worker with nothing to do asks every 5 s, and one that waits for a due time at least every 10 s.
 LATE_MS: Final = 15_000
+_UNREAD: Final = object()  #: instead of an error
 _RELATED: Final = (
     ("SCARD", "dependencies", "children_pending"),
     ("HLEN", "processed", "children_completed"),
@@ -53,39 +55,37 @@ class _Related:
 
 
 async def whereabouts(look: Look, keys: QueueKeys, job: str, found: Findings) -> Whereabouts:
-    """Asks every structure."""
+    """Asks every structure, all in one write: Redis mostly answers that before anything moves."""
+    asked = {each: _asking(each, job) for each in keys.structures}
+    replies = iter(await look.reader.send([command for commands in asked.values() for command in commands]))
     where = Whereabouts()
-    sorted_sets = [each for each in keys.structures if each.per_ms is not None]
-    replies = await look.reader.send([("ZSCORE", each.key, job) for each in sorted_sets])
-    scores = dict(zip((each.key for each in sorted_sets), replies, strict=True))
-    for each in keys.structures:
-        if each.per_ms is None:
-            await _seek(look, each, job, where, found)
-        elif (score := found.told(scores[each.key], each.key, False)) is False:
+    for each, commands in asked.items():
+        told = [found.told(next(replies), each.key, _UNREAD) for _ in commands]
+        if _UNREAD in told:
             where.unread = True
-        elif score is not None:
+        elif each.per_ms is None:
+            _list(each, sought(told), where)
+        elif (score := told[0]) is not None:
             where.places.append(Place(each.state, each.key, moment(score, each.per_ms), each.at_is))
             where.scores[each.state] = float(score)
     return where
+
+
+def _asking(structure: Structure, job: str) -> list[Command]:
+    return seeking(structure.key, job) if structure.per_ms is None else [("ZSCORE", structure.key, job)]
+
+
+def _list(structure: Structure, seen: Sought, where: Whereabouts) -> None:
+    if seen.found_at is not None:
+        where.places.append(Place(structure.state, structure.key, position=seen.total - 1 - seen.found_at))
+    elif unsought := seen.unsought(structure.state, structure.key):
+        where.unsought.append(unsought)
 
 
 async def job_detail(look: Look, keys: QueueKeys, job: str) -> JobDetail | None:
     """Asks twice before it says that something does not fit: things move between two reads."""
     detail = await _job_detail(look, keys, job)
     return await _job_detail(look, keys, job) if detail is None or detail.problems else detail
-
-
-async def _seek(look: Look, structure: Structure, job: str, where: Whereabouts, found: Findings) -> None:
-    try:
-        sought = await seek(look.reader, structure.key, job)
-    except ResponseError as error:
-        found.told(error, structure.key, None)
-        where.unread = True
-        return
-    if sought.found_at is not None:
-        where.places.append(Place(structure.state, structure.key, position=sought.total - 1 - sought.found_at))
-    elif unsought := sought.unsought(structure.state, structure.key):
-        where.unsought.append(unsought)
 
 
 async def _job_detail(look: Look, keys: QueueKeys, job: str) -> JobDetail | None:

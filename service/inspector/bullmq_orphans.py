@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from service.inspector.bullmq_job import whereabouts
 from service.inspector.bullmq_keys import QueueKeys
 from service.inspector.findings import Findings
+from service.inspector.layout import Look
 from service.inspector.reading import PAGE, ReadOnly
 from service.inspector.structures import Structure
 from service.inspector.weighing import afford
@@ -18,21 +20,29 @@ _SCANS: Final = 40
 _SCANNED: Final = 500  #: keys a SCAN, which among millions of keys takes longer than other pages
 _LIST_PAGES: Final = 10  #: of one list, from each end
 _SUSPECTS: Final = 100  #: whose records are looked at
+_CONFIRMED: Final = 20  #: of these, looked at once more
 _ID_CHARS: Final = 1_000  #: what is longer is not sent back to Redis again and again
 #: A job is written with the first; the others come back when something touches a job that was just removed.
 _FIELDS: Final = ("timestamp", "delay", "stc")
 
 
-async def orphans(reader: ReadOnly, keys: QueueKeys, found: Findings) -> None:
+async def orphans(look: Look, keys: QueueKeys, found: Findings) -> None:
     """Tells of them in `found`."""
+    reader = look.reader
     names, looked, whole = await _names(reader, keys)
     ids = [job for name in names if (job := keys.job_of(name)) is not None and len(job) <= _ID_CHARS]
     suspects = await _records(reader, keys, (await _unheld(reader, keys, ids, found))[:_SUSPECTS])
-    left = await _records(reader, keys, await _unheld(reader, keys, suspects, found))  # jobs move between two reads
+    left = await _records(reader, keys, await _nowhere(look, keys, suspects[:_CONFIRMED], found))
     if left:
-        found.add("record-without-id", f"among {looked:,} keys of this Redis", left)
+        count = len(suspects) if len(left) == _CONFIRMED else len(left)
+        found.add("record-without-id", f"among {looked:,} keys of this Redis", left, count=count)
     if not whole:
         found.add("not-all-looked-at", f"records without an id were sought among {looked:,} keys of this Redis")
+
+
+async def _nowhere(look: Look, keys: QueueKeys, jobs: Sequence[str], found: Findings) -> list[str]:
+    """Those that no structure holds when all are asked at once: a job that moves may have been missed in each."""
+    return [job for job in jobs if (await whereabouts(look, keys, job, found)).state == "unknown"]
 
 
 async def _names(reader: ReadOnly, keys: QueueKeys) -> tuple[list[str], int, bool]:

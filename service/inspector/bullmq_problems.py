@@ -26,7 +26,7 @@ async def problems_of(look: Look, keys: QueueKeys) -> Sequence[Problem]:
             if each.at_is is not None:
                 await no_times(look.reader, each, found)
         await Sample(look, keys, found).compare()
-        await orphans(look.reader, keys, found)
+        await orphans(look, keys, found)
     except OverBudget:
         found.add("not-all-looked-at", "this look had read as much as it may")
     return found.problems

@@ -4,6 +4,7 @@
 and 6.x about those that 5.x left behind, as after an upgrade.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -205,3 +206,36 @@ def decoded(detail: JobDetail, name: str) -> Any:
 def is_one_of_a_crowd(line: dict[str, Any]) -> bool:
     """One of thousands that are all alike: what is asked of each job is asked of every hundredth of these."""
     return line["job"]["name"] == "crowd" and line["job"]["data"]["number"] % 100 != 0
+
+
+@pytest.mark.parametrize("release", ["bullmq5", "bullmq6"])
+async def test_a_queue_at_work_has_no_problems(inspected_at_work: Inspected, packages, release):
+    """Jobs move between any two reads of a look. What is told of a healthy queue is believed only once."""
+    port = inspected_at_work.pool.connection_kwargs["port"]
+    working = asyncio.create_task(asyncio.to_thread(packages.lines_of, "work", release, HOST, port, PREFIX, 6))
+    told, looks, jobs = Counter[str](), 0, 0
+    while not working.done():
+        for queue in ("busy", "busy children"):
+            now_ms = await inspected_at_work.now_ms()
+
+            def looking(now_ms: int = now_ms) -> BullMQ:
+                return BullMQ(Look(ReadOnly(inspected_at_work.unwatched), now_ms))
+
+            detail = await looking().detail(queue)
+            found = [*await looking().problems(queue), *detail.problems]
+            for entry in (entry for state in detail.states for entry in (*state.head[:1], *state.tail[:1])):
+                job = await looking().job(queue, entry.id)
+                found += job.problems if job else ()
+                jobs += job is not None
+            told.update(f"{each.kind}: {each.detail}" for each in found if each.kind != "not-all-looked-at")
+            looks += 1
+    (counts,) = await working
+    assert told == Counter()
+    assert min(counts["completed"], counts["failed"], counts["removed"], looks, jobs) > 20, (counts, looks, jobs)
+
+
+@pytest.fixture
+async def inspected_at_work(tmp_path: Path) -> AsyncIterator[Inspected]:
+    with inspected_server(tmp_path) as server:
+        async with inspecting(server.url) as made:
+            yield made
