@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bench.figures import Figure
-from bench.measures import accept, claim, depth, idle, lateness, offload, start
+from bench.measures import accept, claim, depth, idle, lateness, offload, start, worker
 from bench.stage import Stage
 
 Measure = Callable[[Stage], Sequence[Figure]]
@@ -19,6 +19,8 @@ MEASURES: Final[dict[str, Measure]] = {
     "accept": accept.measure,
     "http": accept.over_http,
     "depth": depth.measure,
+    "worker": worker.throughput,
+    "worker-wake": worker.wake,
     "start": start.measure,
     "idle-100": idle.hundred,
     "idle-10k": idle.ten_thousand,

@@ -1,0 +1,150 @@
+"""A worker's throughput beside other libraries' workers, and how soon an idle one is at work."""
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from redis import Redis
+
+from bench import workers
+from bench.figures import Figure, at_most, ratio_at_least
+from bench.stage import Stage
+from bench.workers import Peer
+from service.envelope import build
+from service.keys import Keys
+
+_QUEUE = "bench"
+_FILL = 1000
+_WITHIN_S = 120
+
+#: Those with handlers of the same kind. Fewer threads, more, and what is fetched ahead: as far as each can be told.
+_BESIDE_ASYNC = (Peer("arq", 3000, ("10", "50", "200")), Peer("saq", 3000, ("5", "10", "50")))
+_BESIDE_SYNC = (
+    Peer("rq", 1500, ("SimpleWorker", "Worker")),
+    Peer("dramatiq", 12_000, ("8", "16", "2 1000", "8 1000", "16 1000")),
+    Peer("huey", 12_000, ("1", "4", "8", "16")),
+)
+
+_WAKE_QUEUES = [f"wake-{number}" for number in range(10)]
+_PAUSE_S = (0.005, 0.03)  #: between two jobs
+_SETTLE_S = 1.0
+
+
+def throughput(stage: Stage) -> list[Figure]:
+    python, jobs = workers.peers_python(stage), stage.scaled(60_000, 30_000)
+    peers = [*_BESIDE_ASYNC, *_BESIDE_SYNC]
+    chosen = {peer.name: _best_setting(stage, python, peer) for peer in peers}
+    ours, theirs = stage.interleaved(
+        lambda: {kind: _our_rate(stage, kind, jobs) for kind in ("async", "sync")},
+        lambda: {
+            peer.name: _rate(stage, python, peer, chosen[peer.name], stage.scaled(peer.jobs, peer.jobs // 2))
+            for peer in peers
+        },
+    )
+    return [
+        Figure(
+            "worker",
+            f"no-op jobs, {kind} handlers; beside {peer.version}",
+            "jobs/s",
+            [rates[kind] for rates in ours],
+            [rates[peer.name] for rates in theirs],
+            ratio_at_least(1),
+            note=f"its best setting: {chosen[peer.name]}",
+        )
+        for kind, beside in (("async", _BESIDE_ASYNC), ("sync", _BESIDE_SYNC))
+        for peer in beside
+    ]
+
+
+def wake(stage: Stage) -> list[Figure]:
+    jobs, idle = stage.scaled(500, 150), []
+    ours, bound = stage.interleaved(lambda: _our_wake(stage, jobs, idle), lambda: _bare_wake(stage, jobs))
+    work = f"idle worker, a job on one of {len(_WAKE_QUEUES)} queues: from LPUSH to its handler"
+    late = {which: [[each[f"{which}_ms"] for each in runs] for runs in (ours, bound)] for which in ("p50", "p99")}
+    return [
+        Figure("worker-wake", f"{work}, p50", "ms", *late["p50"], target=at_most(2)),
+        Figure("worker-wake", f"{work}, p99", "ms", *late["p99"], target=at_most(5)),
+        Figure("worker-wake", "idle worker: commands by INFO", "a second", idle, target=at_most(3)),
+    ]
+
+
+def _best_setting(stage: Stage, python: Path, peer: Peer) -> str:
+    rates = {setting: _rate(stage, python, peer, setting, peer.jobs // 5) for setting in peer.settings}
+    stage.told(f"{peer.version}: " + ", ".join(f"{setting}: {rate:,.0f}/s" for setting, rate in rates.items()))
+    return max(rates, key=lambda setting: rates[setting])
+
+
+def _rate(stage: Stage, python: Path, peer: Peer, setting: str, jobs: int) -> float:
+    with Redis.from_url(stage.bound_url) as client:
+        client.flushdb()
+        with workers.program(python, f"peer_{peer.name}", stage.bound_url, jobs, *setting.split()) as process:
+            rate = process.measured(_WITHIN_S)["jobs_per_s"]
+        client.flushdb()
+    return rate
+
+
+def _our_rate(stage: Stage, kind: str, jobs: int) -> float:
+    of = Keys().queue(_QUEUE)
+    with Redis.from_url(stage.redis.url) as client:
+        client.flushdb()
+        for _ in range(0, jobs, _FILL):
+            client.lpush(of.ready, *(build(kind, None, _QUEUE) for _ in range(_FILL)))
+        with workers.ours(stage, [_QUEUE], jobs) as process:
+            rate = process.measured(_WITHIN_S)["jobs_per_s"]
+        if left := [key for key in client.scan_iter("*{*") if key != of.departed.encode()]:
+            raise RuntimeError(f"jobs were not settled: {left}")
+        client.flushdb()
+    return rate
+
+
+def _our_wake(stage: Stage, jobs: int, idle: list[float]) -> dict[str, float]:
+    ready = {queue: Keys().queue(queue).ready for queue in _WAKE_QUEUES}
+    with Redis.from_url(stage.redis.url) as client:
+        client.flushdb()
+
+        def send(sent_ns: int, queue: str) -> None:
+            client.lpush(ready[queue], build("wake", sent_ns, queue))
+
+        with workers.ours(stage, _WAKE_QUEUES, jobs) as process:
+            for queue in _WAKE_QUEUES:
+                send(0, queue)
+            while client.exists(*ready.values()):
+                time.sleep(0.01)
+            time.sleep(_SETTLE_S)
+            idle.append(_commands_per_s(client, stage.scaled(30, 10)))
+            _send_now_and_then(jobs, lambda: send(time.monotonic_ns(), random.choice(_WAKE_QUEUES)))
+            late = process.measured(_WITHIN_S)
+        client.flushdb()
+    return late
+
+
+def _bare_wake(stage: Stage, jobs: int) -> dict[str, float]:
+    with Redis.from_url(stage.bound_url) as client:
+        client.flushdb()
+        with workers.program(sys.executable, "bare_blmove", stage.bound_url, jobs) as process:
+            client.lpush("bare:ready", 0)
+            while client.exists("bare:ready"):
+                time.sleep(0.01)
+            time.sleep(_SETTLE_S)
+            _send_now_and_then(jobs, lambda: client.lpush("bare:ready", time.monotonic_ns()))
+            late = process.measured(_WITHIN_S)
+        client.flushdb()
+    return late
+
+
+def _send_now_and_then(jobs: int, send: Callable[[], object]) -> None:
+    for _ in range(jobs):
+        time.sleep(random.uniform(*_PAUSE_S))
+        send()
+
+
+def _commands_per_s(client: Redis, seconds: float) -> float:
+    before, began_s = _commands(client), time.perf_counter()
+    time.sleep(seconds)
+    return (_commands(client) - before - 1) / (time.perf_counter() - began_s)  # the first INFO counts itself afterwards
+
+
+def _commands(client: Redis) -> int:
+    return int(client.info("stats")["total_commands_processed"])
