@@ -46,9 +46,11 @@ def holds(estimate: Estimate, truth: float) -> bool:
 async def plainly(url: str) -> AsyncIterator[tuple[Redis, Transport]]:
     """With all rights, and nobody who watches."""
     pool = connect(url, timeout_s=10, max_connections=4)
-    async with client_of(url) as redis:
-        yield redis, Transport(pool)
-    await pool.disconnect()
+    try:
+        async with client_of(url) as redis:
+            yield redis, Transport(pool)
+    finally:
+        await pool.disconnect()
 
 
 async def fill(inspected: Inspected, layout: str, contents: Known) -> None:
@@ -186,7 +188,7 @@ async def test_requests_are_those_of_a_steady_state(inspected: Inspected):
 
 async def test_large_members_are_read_within_a_bound(inspected: Inspected):
     """In some layouts the member is the payload: what may be read of it is settled beforehand, whatever it holds."""
-    contents = known(800, lambda chance: 100_000 + 100_000 * chance.random())
+    contents = known(300, lambda chance: 100_000 + 100_000 * chance.random())
     await fill(inspected, "rtq", contents)
     found = report(await surveyed(inspected, reply_bytes=8 * 2**20), Question())
     assert 20 < found.survey.sample.size < 150

@@ -18,7 +18,7 @@ from service.keys import Keys
 from storage_backends.reference import Reference
 
 DAY_MS = 86_400_000
-_AT_ONCE = 1000
+_AT_ONCE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ Filler = Callable[[Redis, Known, int], Awaitable[None]]
 
 
 async def _written(redis: Redis, jobs: Iterator[list[tuple[Any, ...]]]) -> None:
-    pending = 0
-    pipe = redis.pipeline(transaction=False)
+    """In pieces: whoever follows MONITOR is sent all of it."""
+    pipe, pending_bytes = redis.pipeline(transaction=False), 0
     for commands in jobs:
         for command in commands:
             pipe.execute_command(*command)
-        pending += 1
-        if pending >= _AT_ONCE:
+            pending_bytes += 100 + sum(len(part) for part in command if isinstance(part, str | bytes))
+        if pending_bytes > _AT_ONCE_BYTES:
             await pipe.execute()
-            pending = 0
+            pending_bytes = 0
     await pipe.execute()
 
 
