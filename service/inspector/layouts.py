@@ -7,5 +7,6 @@ from service.inspector.asynq import Asynq
 from service.inspector.bullmq import BullMQ
 from service.inspector.coatcheck import Coatcheck
 from service.inspector.layout import Layout
+from service.inspector.rtq import Rtq
 
-LAYOUTS: Final[Mapping[str, type[Layout]]] = {layout.name: layout for layout in (Coatcheck, Asynq, BullMQ)}
+LAYOUTS: Final[Mapping[str, type[Layout]]] = {layout.name: layout for layout in (Coatcheck, Asynq, BullMQ, Rtq)}
