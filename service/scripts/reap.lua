@@ -43,7 +43,7 @@ while count > 0 and bytes_left > 0 do
   local deaths = (tonumber(redis.call('HGET', strikes, print)) or 0) + 1
   redis.call('HSET', strikes, print, deaths)
   if deaths > 1 then
-    redis.call('LMOVE', inflight, suspects, 'RIGHT', 'LEFT')
+    redis.call('LMOVE', inflight, suspects, 'RIGHT', 'RIGHT')
     suspected = suspected + 1
   else
     redis.call('LMOVE', inflight, ready, 'RIGHT', 'RIGHT')

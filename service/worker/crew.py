@@ -16,6 +16,7 @@ from service.worker.lane import Lane
 from service.worker.placing import Placing
 from service.worker.source import Condemned, Entry, Finished, Placed, Postponed
 from service.worker.verdicts import Again, Over, Verdict
+from service.worker.waiting import Waiting
 from service.worker.weights import Shares
 
 T = TypeVar("T")
@@ -55,8 +56,7 @@ class Crew:
         self._concurrency = concurrency
         self._prefetch = prefetch
         self._dead_kept_ms = dead_kept_ms
-        levels = len(self._lanes) if strict else 1
-        self._waiting: list[deque[tuple[Lane, Entry]]] = [deque() for _ in range(levels)]
+        self._waiting = Waiting(weights, strict=strict)
         self._idle: deque[asyncio.Future[None]] = deque()
         self._hands: list[asyncio.Task[None]] = []
         self._parked: set[asyncio.Task[None]] = set()
@@ -81,7 +81,7 @@ class Crew:
 
     @property
     def waiting(self) -> int:
-        return sum(map(len, self._waiting))
+        return len(self._waiting)
 
     def start(self) -> None:
         self._hands = [asyncio.create_task(self._work(), name=f"hand {number}") for number in range(self._concurrency)]
@@ -97,10 +97,8 @@ class Crew:
         Returns how many were.
         """
         self._stopping = True
-        for waiting in self._waiting:
-            for lane in self._lanes:
-                lane.give_back([entry for of, entry in waiting if of is lane])
-            waiting.clear()
+        for lane in self._lanes:
+            lane.give_back(self._waiting.drop(lane.index))
         for hand in self._parked:
             hand.cancel()
         late: set[asyncio.Task[None]] = set()
@@ -120,11 +118,9 @@ class Crew:
         if self._stopping or (entries and not asked and self._held >= self._concurrency and not self._ahead()):
             lane.give_back(entries)
             return
-        waiting = self._waiting[min(lane.index, len(self._waiting) - 1)]
-        for entry in entries:
-            waiting.append((lane, entry))
-            self._held_bytes += len(entry.payload)
+        self._waiting.add(lane.index, entries)
         self._held += len(entries)
+        self._held_bytes += sum(len(entry.payload) for entry in entries)
         for _ in range(min(len(entries), len(self._idle))):
             idle = self._idle.popleft()
             if not idle.done():
@@ -133,11 +129,9 @@ class Crew:
             self.refill()
 
     def forget(self, lane: Lane, placed: Sequence[Placed]) -> None:
-        for level, waiting in enumerate(self._waiting):
-            theirs = [entry for of, entry in waiting if of is lane]
-            self._waiting[level] = deque(each for each in waiting if each[0] is not lane)
-            self._held -= len(theirs)
-            self._held_bytes -= sum(len(entry.payload) for entry in theirs)
+        dropped = self._waiting.drop(lane.index)
+        self._held -= len(dropped)
+        self._held_bytes -= sum(len(entry.payload) for entry in dropped)
         self._discard(placed)
         self.refill()
 
@@ -151,8 +145,9 @@ class Crew:
             return
         lanes = [lane for lane in self._lanes if lane.open]
         self._grant(room, lanes)
-        long = [lane for lane in lanes if lane.left > 2 * (self._concurrency + ahead)]
-        self._grant(self._concurrency + ahead - self._held - self._asked, long)
+        if all(lane.known for lane in lanes):  # else the first that answers would have all of it
+            long = [lane for lane in lanes if lane.left > 2 * (self._concurrency + ahead)]
+            self._grant(self._concurrency + ahead - self._held - self._asked, long)
 
     def _grant(self, count: int, lanes: Sequence[Lane]) -> None:
         for index, granted in self._shares.grant(count, [lane.index for lane in lanes]).items():
@@ -170,7 +165,7 @@ class Crew:
     async def _work(self) -> None:
         slot, jobs = Slot(), 0
         while not self._stopping:
-            found = self._next()
+            found = self._waiting.next()
             if found is None:
                 idle = asyncio.get_running_loop().create_future()
                 self._idle.append(idle)
@@ -181,7 +176,7 @@ class Crew:
                 await asyncio.sleep(0)
             self._running += 1
             try:
-                await self._one(*found, slot)
+                await self._one(self._lanes[found[0]], found[1], slot)
             finally:
                 self._running -= 1
                 self._held -= 1
@@ -197,12 +192,6 @@ class Crew:
             return await waiting
         finally:
             self._parked.discard(hand)
-
-    def _next(self) -> tuple[Lane, Entry] | None:
-        for waiting in self._waiting:
-            if waiting:
-                return waiting.popleft()
-        return None
 
     async def _one(self, lane: Lane, entry: Entry, slot: Slot) -> None:
         while lane.sure(entry) or await self._parked_at(lane.owns(entry)):

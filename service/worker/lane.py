@@ -53,6 +53,7 @@ class Lane:
         self.wake: Callable[[], None] = lambda: None
         self.wake_listener: Callable[[], None] = lambda: None
         self.left = 0  #: jobs in the queue, when last heard of
+        self.known = False  #: whether `left` was ever told, in this life
         self.struck = False
         self._metrics = metrics
         self._patience_s = patience_s
@@ -154,7 +155,7 @@ class Lane:
         """Under a new name. Raises RetryLater."""
         began_s = time.monotonic()
         pulse = await self.source.begin()
-        self._number, self._lost, self._doubtful = 0, False, False
+        self._number, self._lost, self._doubtful, self.known = 0, False, False, False
         self._alive(began_s, pulse)
 
     async def beat(self) -> None:
@@ -278,7 +279,7 @@ class Lane:
             self._rest()
         if turn.missing:
             self._metrics.worker_missing(self.queue, turn.missing)
-        self.left, self._suspects, self.struck = turn.left, turn.suspects, turn.struck
+        self.left, self._suspects, self.struck, self.known = turn.left, turn.suspects, turn.struck, True
         self._hold(turn.entries)
         if turn.entries and turn.entries[0].deaths:
             self._suspect = turn.entries[0]
