@@ -156,7 +156,7 @@ class SweeperSettings(_Group):
 class WorkerSettings(_Group):
     concurrency: Count = setting(10, "Jobs that one worker process runs at once")
     prefetch: Annotated[Integer, between(0, 10_000)] = setting(
-        500, "Jobs taken ahead at most, of short ones: what waits here is 50 ms of work, not more"
+        100, "Jobs taken ahead at most, of short ones: what waits here is 50 ms of work, not more"
     )
     grace_s: Annotated[Seconds, between("0s", "1h")] = setting("20s", "Time to finish running jobs when told to stop")
     heartbeat_s: Annotated[Seconds, between("100ms", "10m")] = setting("5s", "How often a worker says that it lives")

@@ -151,7 +151,7 @@ def commands(prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_every_command_has_help_and_all_but_the_services_own_have_json(command):
     shown = run(*command, "--help", COLUMNS="200").stdout
-    assert ("--json" in shown) == (command not in [("serve",), ("dev",)])
+    assert ("--json" in shown) == (command not in [("serve",), ("dev",), ("worker",)])
 
 
 def test_help_loads_nothing_that_is_slow_to_load():
