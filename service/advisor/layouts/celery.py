@@ -65,4 +65,7 @@ def _job(member: Member, size: Any, message: Any, now_ms: int) -> Job:
 
 def _eta(message: bytes) -> Moment | None:
     """Of a message as Kombu keeps it: `[{"headers": {"eta": …}, …}, exchange, routing key]`."""
-    return written(json.loads(message)[0]["headers"].get("eta"))
+    headers = json.loads(message)[0]["headers"]
+    if not isinstance(headers, dict):
+        raise TypeError("headers are no object")
+    return written(headers.get("eta"))
