@@ -35,6 +35,10 @@ class Whereabouts:
     places: list[Place] = field(default_factory=list)  #: in the library's order
     unsought: list[Unsought] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)  #: by state
+    facts: dict[str, Fact] = field(default_factory=dict)  #: how many children and log lines
+    lock_ms: int | None = None  #: for how long a worker still holds it; -1: for ever; None: it does not
+    paused: bool | None = None  #: its queue; None: cannot be known
+    childless: bool = False  #: no child is pending
     unread: bool = False  #: whether a structure could not be asked
 
     @property
@@ -45,19 +49,11 @@ class Whereabouts:
         return None if self.unsought or self.unread else "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class _Related:
-    """What else there is of a job."""
-
-    facts: dict[str, Fact]
-    lock_ms: int | None  #: for how long a worker still holds it; -1: for ever; None: it does not
-    paused: bool | None  #: its queue; None: cannot be known
-
-
 async def whereabouts(look: Look, keys: QueueKeys, job: str, found: Findings) -> Whereabouts:
     """Asks every structure, all in one write: Redis mostly answers that before anything moves."""
     asked = {each: _asking(each, job) for each in keys.structures}
-    replies = iter(await look.reader.send([command for commands in asked.values() for command in commands]))
+    related = _related(keys, job)
+    replies = iter(await look.reader.send([*(one for some in asked.values() for one in some), *related]))
     where = Whereabouts()
     for each, commands in asked.items():
         told = [found.told(next(replies), each.key, _UNREAD) for _ in commands]
@@ -68,7 +64,19 @@ async def whereabouts(look: Look, keys: QueueKeys, job: str, found: Findings) ->
         elif (score := told[0]) is not None:
             where.places.append(Place(each.state, each.key, moment(score, each.per_ms), each.at_is))
             where.scores[each.state] = float(score)
+    *counts, lock_ms, paused = [
+        found.told(reply, str(command[1]), None) for reply, command in zip(replies, related, strict=True)
+    ]
+    where.facts = {name: count for (*_, name), count in zip(_RELATED, counts, strict=True) if count}
+    where.childless = counts[0] == 0
+    where.lock_ms = None if lock_ms == -2 else lock_ms
+    where.paused = None if paused is None else bool(paused)
     return where
+
+
+def _related(keys: QueueKeys, job: str) -> list[Command]:
+    counts: list[Command] = [(command, keys.part(job, name)) for command, name, _ in _RELATED]
+    return [*counts, ("PTTL", keys.part(job, "lock")), ("HEXISTS", keys.of("meta"), "paused")]
 
 
 def _asking(structure: Structure, job: str) -> list[Command]:
@@ -94,9 +102,8 @@ async def _job_detail(look: Look, keys: QueueKeys, job: str) -> JobDetail | None
     record = await _record(look, keys, job, found)
     if record is None and not (where.places or where.unsought or found.problems):
         return None
-    related = await _related(look, keys, job)
     agrees = _compare(job, where, record, found)
-    _stuck(look, job, where, related, found)
+    _stuck(look, job, where, found)
     return JobDetail(
         "bullmq",
         keys.queue,
@@ -104,10 +111,10 @@ async def _job_detail(look: Look, keys: QueueKeys, job: str) -> JobDetail | None
         where.state,
         where.places,
         where.unsought,
-        record={**(record.facts if record else {}), **_of_scores(where), **related.facts},
+        record={**(record.facts if record else {}), **_of_scores(where), **where.facts},
         record_state=record.claims if record else None,
         agrees=agrees,
-        times={**(record.times if record else {}), **_times(look, where, related)},
+        times={**(record.times if record else {}), **_times(look, where)},
         payloads=record.payloads if record else {},
         problems=found.problems,
     )
@@ -120,22 +127,6 @@ async def _record(look: Look, keys: QueueKeys, job: str, found: Findings) -> Job
         found.told(error, keys.of(job), None)
         return None
     return None if raw is None else decoded(job, raw, look.max_bytes, found)
-
-
-async def _related(look: Look, keys: QueueKeys, job: str) -> _Related:
-    *counts, lock_ms, paused = await look.reader.send(
-        [
-            *((command, keys.part(job, name)) for command, name, _ in _RELATED),
-            ("PTTL", keys.part(job, "lock")),
-            ("HEXISTS", keys.of("meta"), "paused"),
-        ]
-    )
-    facts = {name: count for (*_, name), count in zip(_RELATED, counts, strict=True) if isinstance(count, int)}
-    return _Related(
-        {name: count for name, count in facts.items() if count},
-        lock_ms if isinstance(lock_ms, int) and lock_ms != -2 else None,
-        bool(paused) if isinstance(paused, int) else None,
-    )
 
 
 def _compare(job: str, where: Whereabouts, record: JobRecord | None, found: Findings) -> bool | None:
@@ -158,12 +149,12 @@ def _compare(job: str, where: Whereabouts, record: JobRecord | None, found: Find
     return len(states) == 1
 
 
-def _stuck(look: Look, job: str, where: Whereabouts, related: _Related, found: Findings) -> None:
-    if where.state == "active" and related.lock_ms is None:
+def _stuck(look: Look, job: str, where: Whereabouts, found: Findings) -> None:
+    if where.state == "active" and where.lock_ms is None:
         found.add("active-without-lease", "it is active, and no worker holds its lock: it is stalled", (job,))
-    if where.state == "waiting-children" and "children_pending" not in related.facts:
+    if where.state == "waiting-children" and where.childless:
         found.add("waits-for-nothing", "it waits for children, and has none that are pending", (job,))
-    if where.places and where.places[0].state == "paused" and related.paused is False:
+    if where.places and where.places[0].state == "paused" and where.paused is False:
         found.add("left-in-paused", "its queue is not paused", (job,))
     if where.state != "delayed":
         return
@@ -183,8 +174,8 @@ def _of_scores(where: Whereabouts) -> dict[str, Fact]:
     return facts
 
 
-def _times(look: Look, where: Whereabouts, related: _Related) -> dict[str, Moment]:
+def _times(look: Look, where: Whereabouts) -> dict[str, Moment]:
     times = {place.at_is: place.at for place in where.places if place.at is not None and place.at_is is not None}
-    if related.lock_ms is not None and related.lock_ms >= 0:
-        times["lock ends"] = Moment(look.now_ms + related.lock_ms)
+    if where.lock_ms is not None and where.lock_ms >= 0:
+        times["lock ends"] = Moment(look.now_ms + where.lock_ms)
     return times

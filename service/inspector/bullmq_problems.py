@@ -9,7 +9,7 @@ from service.inspector.bullmq_orphans import orphans
 from service.inspector.bullmq_sample import Sample
 from service.inspector.findings import Findings
 from service.inspector.layout import EXAMPLES, Look
-from service.inspector.reading import OverBudget
+from service.inspector.reading import Command, OverBudget
 from service.inspector.structures import ends, no_times
 from service.inspector.times import FIRST_MS, lasting
 from service.members import text_of
@@ -21,7 +21,7 @@ async def problems_of(look: Look, keys: QueueKeys) -> Sequence[Problem]:
     try:
         paused = await _paused(look, keys, found)
         await _overdue(look, keys, found, paused=paused)
-        await _lists(look, keys, found, paused=paused)
+        await _lists(look, keys, found)
         for each in keys.structures:
             if each.at_is is not None:
                 await no_times(look.reader, each, found)
@@ -57,12 +57,16 @@ async def _overdue(look: Look, keys: QueueKeys, found: Findings, *, paused: bool
     found.add("due-not-moving", detail, [text_of(each) for each in oldest], count=count, since=since)
 
 
-async def _lists(look: Look, keys: QueueKeys, found: Findings, *, paused: bool | None) -> None:
+async def _lists(look: Look, keys: QueueKeys, found: Findings) -> None:
     """What older releases left in the lists of those who wait."""
     for each in (keys.structure("waiting"), keys.structure("paused")):
         both = await ends(look.reader, each, found)
         if left := markers(both):
             found.add("legacy-marker", f"in {each.state}", left)
         jobs = [entry for member, _ in both.members if (entry := text_of(member)) not in left]
-        if each.state == "paused" and jobs and paused is False:
-            found.add("left-in-paused", "in paused", jobs, count=(both.count or 0) - len(left))
+        if each.state != "paused" or not jobs:
+            continue
+        asked: list[Command] = [("HEXISTS", keys.of("meta"), "paused"), ("LLEN", each.key)]  # both of one moment
+        paused, count = await look.reader.send(asked)
+        if paused == 0 and isinstance(count, int) and count > len(left):
+            found.add("left-in-paused", "in paused", jobs, count=count - len(left))

@@ -3,7 +3,7 @@
 Jobs move between two reads: what looks wrong is told only if it still does when it is looked at once more.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
@@ -40,6 +40,16 @@ class _Held:
     looked_at: str  #: for whoever reads what was compared; "" if all was
 
 
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """Something that may be wrong with a job, and how to see whether it is."""
+
+    kind: str
+    detail: str
+    asked: Callable[[str], Sequence[Command]]
+    wrong: Callable[..., bool]  #: given the replies
+
+
 class Sample:
     """One comparison."""
 
@@ -52,7 +62,7 @@ class Sample:
         if partly := [each.looked_at for each in held if each.looked_at]:
             self._found.add("not-all-looked-at", f"compared with their records: {', '.join(partly)}")
         for each in held:
-            await self._told("id-without-record", f"in {each.structure.state}", each, each.ids, self._gone)
+            await self._gone(each)
             await self._records(each)
             if each.structure.state == "active":
                 await self._active(each)
@@ -72,28 +82,33 @@ class Sample:
         partly = "" if both.whole or not both.count else f"{len(at):,} of {both.count:,} {structure.state}"
         return _Held(structure, ids, at, partly)
 
-    async def _told(
-        self,
-        kind: str,
-        detail: str,
-        held: _Held,
-        ids: Sequence[str],
-        wrong: Callable[[Sequence[str]], Awaitable[list[str]]],
-    ) -> list[str]:
-        """Adds a problem with those of `ids` that are `wrong`, and still are when they are looked at once more."""
-        suspects = await wrong(ids)
-        again = suspects[:_CONFIRMED]
-        if again:
-            again = await self._still(held.structure, await wrong(again))
-        if again:
-            all_of_them = len(again) == min(len(suspects), _CONFIRMED)
-            count = len(suspects) if all_of_them else len(again)
-            self._found.add(kind, detail, again, count=count, since=await self._since(kind, again))
-        return again
+    async def _told(self, doubt: _Doubt, held: _Held, suspects: Sequence[str]) -> list[str]:
+        """Adds a problem with those that are where they were and still wrong, both asked in one write."""
+        again = list(suspects[:_CONFIRMED])
+        asked = [[*self._holding(held.structure, each), *doubt.asked(each)] for each in again]
+        replies = iter(await self._reader.send([command for commands in asked for command in commands]))
+        confirmed = []
+        for each, commands in zip(again, asked, strict=True):
+            holding = len(self._holding(held.structure, each))
+            told = [next(replies) for _ in commands]
+            if any(isinstance(it, Exception) for it in told):
+                continue
+            if any(it is not None for it in told[:holding]) and doubt.wrong(*told[holding:]):
+                confirmed.append(each)
+        if confirmed:
+            count = len(suspects) if len(confirmed) == _CONFIRMED else len(confirmed)
+            self._found.add(doubt.kind, doubt.detail, confirmed, count=count, since=await self._since(doubt, confirmed))
+        return confirmed
 
-    async def _since(self, kind: str, ids: Sequence[str]) -> Moment | None:
+    def _holding(self, structure: Structure, job: str) -> Sequence[Command]:
+        """What tells whether a structure holds it: one of the replies is not nil."""
+        if structure.per_ms is not None:
+            return [("ZSCORE", structure.key, job)]
+        return [("LPOS", structure.key, job, "RANK", rank, "MAXLEN", _NEAR) for rank in (1, -1)]
+
+    async def _since(self, doubt: _Doubt, ids: Sequence[str]) -> Moment | None:
         """When the first of the jobs that have no lock was taken."""
-        if kind != "active-without-lease":
+        if doubt.kind != "active-without-lease":
             return None
         keys = [self._keys.of(each) for each in ids]
         sizes = await self._reader.send([("HSTRLEN", key, "processedOn") for key in keys])
@@ -102,11 +117,23 @@ class Sample:
         ]
         return earliest([moment(it) for it in await self._reader.send([("HGET", key, "processedOn") for key in asked])])
 
-    async def _gone(self, ids: Sequence[str]) -> list[str]:
-        return await self._absent(ids, self._keys.of)
+    async def _gone(self, held: _Held) -> None:
+        doubt = _Doubt(
+            "id-without-record",
+            f"in {held.structure.state}",
+            lambda job: [("EXISTS", self._keys.of(job))],
+            lambda there: there == 0,
+        )
+        await self._told(doubt, held, await self._absent(held.ids, self._keys.of))
 
-    async def _unlocked(self, ids: Sequence[str]) -> list[str]:
-        return await self._absent(ids, lambda job: self._keys.part(job, "lock"))
+    async def _active(self, held: _Held) -> None:
+        doubt = _Doubt(
+            "active-without-lease",
+            "active, and no worker holds a lock",
+            lambda job: [("EXISTS", self._keys.part(job, "lock"))],
+            lambda there: there == 0,
+        )
+        await self._told(doubt, held, await self._absent(held.ids, lambda job: self._keys.part(job, "lock")))
 
     async def _absent(self, ids: Sequence[str], key_of: Callable[[str], str]) -> list[str]:
         """Those whose key is not there: halves what is not all there, so that few commands find a few in thousands."""
@@ -123,19 +150,6 @@ class Sample:
             parts = halves
         return [each for each in ids if each in absent]
 
-    async def _still(self, structure: Structure, ids: Sequence[str]) -> list[str]:
-        """Those that the structure holds now."""
-        if not ids:
-            return []
-        if structure.per_ms is not None:
-            return await self._scored(structure, ids)
-        commands: list[Command] = [
-            ("LPOS", structure.key, each, "RANK", rank, "MAXLEN", _NEAR) for each in ids for rank in (1, -1)
-        ]
-        replies = [self._found.told(reply, structure.key, None) for reply in await self._reader.send(commands)]
-        pairs = zip(ids, replies[::2], replies[1::2], strict=True)
-        return [each for each, left, right in pairs if left is not None or right is not None]
-
     async def _scored(self, structure: Structure, ids: Sequence[str]) -> list[str]:
         """Those that this sorted set holds."""
         parts = [ids[at : at + SAMPLE] for at in range(0, len(ids), SAMPLE)]
@@ -147,28 +161,26 @@ class Sample:
         ]
         return [each for each, score in zip(ids, scores, strict=True) if score is not None]
 
-    async def _active(self, held: _Held) -> None:
-        await self._told("active-without-lease", "active, and no worker holds a lock", held, held.ids, self._unlocked)
-
     async def _parents(self, held: _Held) -> None:
-        """A flow is written in one step; the pause is for what moves at this moment."""
+        """A flow is written in one step; those that have waited for seconds only are left alone all the same."""
         old = self._look.now_ms - LATE_MS
         ids = [each for each in held.ids if (at := held.at[each]) is None or at.ms < old][:_PARENTS]
-
-        async def childless(ids: Sequence[str]) -> list[str]:
-            keys = [self._keys.part(each, "dependencies") for each in ids]
-            left = await self._reader.send([("SCARD", key) for key in keys])
-            told = [self._found.told(reply, key, None) for key, reply in zip(keys, left, strict=True)]
-            return [each for each, count in zip(ids, told, strict=True) if count == 0]
-
-        await self._told("waits-for-nothing", "in waiting-children, with no pending child", held, ids, childless)
+        keys = [self._keys.part(each, "dependencies") for each in ids]
+        left = await self._reader.send([("SCARD", key) for key in keys])
+        told = [self._found.told(reply, key, None) for key, reply in zip(keys, left, strict=True)]
+        doubt = _Doubt(
+            "waits-for-nothing",
+            "in waiting-children, with no pending child",
+            lambda job: [("SCARD", self._keys.part(job, "dependencies"))],
+            lambda pending: pending == 0,
+        )
+        await self._told(doubt, held, [each for each, count in zip(ids, told, strict=True) if count == 0])
 
     async def _records(self, held: _Held) -> None:
         """A few of each end: whether they are a job's, and whether a worker could read them."""
         state, half = held.structure.state, _READ // 2
         few = list(dict.fromkeys([*held.ids[:half], *held.ids[-half:]]))
-        detail = f"records in {state} that are no job's, of which a part is left"
-        ghosts = await self._told("does-not-parse", detail, held, few, self._ghosts)
+        ghosts = await self._ghosts(held, few)
         whole = [each for each in few if each not in ghosts]
         sizes = await self._reader.send([("HSTRLEN", self._keys.of(it), name) for it in whole for name in _JSON])
         large = [
@@ -186,13 +198,20 @@ class Sample:
         if broken:
             self._found.add("does-not-parse", f"data or options that are no JSON, of jobs in {state}", broken)
 
-    async def _ghosts(self, ids: Sequence[str]) -> list[str]:
+    async def _ghosts(self, held: _Held, ids: Sequence[str]) -> list[str]:
         """Hashes that lack what every job is written with: something touched a job that had been removed."""
         keys = [self._keys.of(each) for each in ids]
         fields = await self._reader.send([("HLEN", key) for key in keys])
         stamps = await self._reader.send([("HEXISTS", key, "timestamp") for key in keys])
         told = [self._found.told(reply, key, 0) for key, reply in zip(keys, fields, strict=True)]
-        return [each for each, count, stamp in zip(ids, told, stamps, strict=True) if count and stamp == 0]
+        doubt = _Doubt(
+            "does-not-parse",
+            f"records in {held.structure.state} that are no job's, of which a part is left",
+            lambda job: [("HLEN", self._keys.of(job)), ("HEXISTS", self._keys.of(job), "timestamp")],
+            lambda count, stamp: count > 0 and stamp == 0,
+        )
+        suspects = [each for each, count, stamp in zip(ids, told, stamps, strict=True) if count and stamp == 0]
+        return await self._told(doubt, held, suspects)
 
     async def _elsewhere(self, held: Sequence[_Held]) -> None:
         """Sorted sets are asked for all ids that were read; of the lists, what was read is compared."""
