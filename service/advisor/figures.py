@@ -1,4 +1,4 @@
-"""Figures as people read them: 1.4 GiB, 12,300, $0.42, and the interval beside the point."""
+"""Figures and names as people read them: 1.4 GiB, 12,300, $0.42, and the interval beside the point."""
 
 from collections.abc import Callable
 from typing import Final
@@ -36,6 +36,12 @@ def spread(estimate: Estimate, shown: Callable[[float], str]) -> str:
     """`1.4 GiB (1.3 GiB to 1.6 GiB)`; the point alone if it is exact."""
     point, low, high = (shown(value) for value in (estimate.point, estimate.low, estimate.high))
     return point if low == high else f"{point} ({low} to {high})"
+
+
+def name(text: str) -> str:
+    """Other people's keys may be any bytes: what is no printable character is shown by its code."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(it if it.isprintable() else it.encode("unicode_escape").decode() for it in text)
 
 
 def threshold(bytes_: int) -> str:

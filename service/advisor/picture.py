@@ -138,8 +138,7 @@ def _sets(report: Report) -> str:
 
 
 def _name(text: str) -> str:
-    """Names are other people's, and may be any bytes."""
-    return escape(text.encode("utf-8", "backslashreplace").decode())
+    return escape(figures.name(text))
 
 
 def _list(lines: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from service.advisor.costs import Prices
 from service.advisor.delayed import Job
 from service.advisor.distribution import Cell, distribution
 from service.advisor.estimates import CONFIDENCE, Estimate, Stratum, total
+from service.advisor.figures import name
 from service.advisor.grid import DELAYS_MS, SIZES_BYTES, Outcome, Thresholds, grid, outcome
 from service.advisor.survey import Survey
 from service.units import format_duration
@@ -45,7 +46,7 @@ class Report:
         """What was in the way, and what does not fit; one sentence each."""
         faults = sorted(self.survey.sample.faults.items(), key=lambda it: -it[1])
         told = [f"{layout}: {fault} ({count:,} of the jobs that were read)" for (layout, fault), count in faults]
-        told += [f"{key} is no sorted set" for key in self.survey.found.unreadable]
+        told += [f"{name(key)} is no sorted set" for key in self.survey.found.unreadable]
         if not self.survey.found.all_scanned:
             told.append("not all keys were scanned: sets that no registry lists may be missing")
         if self.survey.sample.cut_short:

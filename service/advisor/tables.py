@@ -33,7 +33,13 @@ def summary(report: Report) -> Row:
 def sets(report: Report, most: int) -> list[Row]:
     """The longest."""
     return [
-        {"layout": it.layout, "queue": it.queue, "key": it.key, "jobs": f"{it.jobs:,}", "read": f"{read:,}"}
+        {
+            "layout": it.layout,
+            "queue": figures.name(it.queue),
+            "key": figures.name(it.key),
+            "jobs": f"{it.jobs:,}",
+            "read": f"{read:,}",
+        }
         for it, read in report.survey.sets[:most]
     ]
 
