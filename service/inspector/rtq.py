@@ -105,7 +105,7 @@ class Rtq:
 
 def _entry(seen: Seen) -> Entry:
     if seen.envelope is None:
-        return Entry("", seen.at, {"fault": seen.fault})
+        return Entry("", seen.at, {"fault": f"no envelope, but {seen.fault}"})
     envelope = seen.envelope
     facts: dict[str, Fact] = {"type": text_cut(envelope.type)}
     if envelope.attempt:

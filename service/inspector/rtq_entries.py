@@ -31,7 +31,7 @@ class Seen:
     index: int  #: from the left of a list, from the lowest score of a set
     at: Moment | None
     envelope: Envelope | None
-    fault: str | None  #: why it is no envelope
+    fault: str | None  #: why it is no envelope; None without one: it was not decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,12 @@ class Sweep:
         return [it for it in self.entries if it.envelope is not None and it.envelope.queue == queue]
 
 
-async def sweep(reader: ReadOnly, structure: Structure, found: Findings, most: int = SWEEP_PAGES * PAGE) -> Sweep:
-    """Up to `most` entries from each end, and SWEEP_BYTES of them altogether."""
+async def sweep(
+    reader: ReadOnly, structure: Structure, found: Findings, most: int = SWEEP_PAGES * PAGE, naming: str = ""
+) -> Sweep:
+    """Up to `most` entries from each end, and SWEEP_BYTES of them altogether. Only those that may name `naming` are
+    decoded: that takes longer than to read them.
+    """
     key, count = structure.key, "LLEN" if structure.per_ms is None else "ZCARD"
     (reply,) = await reader.send([(count, key)])
     total = found.told(reply, key, None)
@@ -68,15 +72,17 @@ async def sweep(reader: ReadOnly, structure: Structure, found: Findings, most: i
     if not page:
         found.add("value-too-large", f"{text_cut(key)}: entries too large to be read")
     left, right = list[Seen](), list[Seen]()
+    name = naming.encode("utf-8", "surrogateescape")
     looked, enough = 0, reader.budget.reply_bytes - SWEEP_BYTES
     while page and looked < min(most, (total + 1) // 2) and reader.budget.reply_bytes > enough:
         try:
             first, last = await _pages(reader, structure, looked, page, found)
         except OverBudget:
             break
-        left += [_seen(structure, looked + at, *row) for at, row in enumerate(first[: total - looked - len(right)])]
-        start = total - looked - len(last)
-        right[:0] = [_seen(structure, start + at, *row) for at, row in enumerate(last) if start + at >= len(left)]
+        fresh = max(0, total - looked - len(right))
+        left += [_seen(structure, looked + at, *row, name) for at, row in enumerate(first[:fresh])]
+        start = max(0, total - looked - len(last))
+        right[:0] = [_seen(structure, start + at, *row, name) for at, row in enumerate(last) if start + at >= len(left)]
         looked += page
     return Sweep(structure, [*left, *right], total, min(looked, total))
 
@@ -140,8 +146,10 @@ async def _pages(
     return [list(zip(reply[::2], reply[1::2], strict=True)) for reply in replies]
 
 
-def _seen(structure: Structure, index: int, entry: bytes, score: bytes | None) -> Seen:
+def _seen(structure: Structure, index: int, entry: bytes, score: bytes | None, name: bytes) -> Seen:
     at = None if score is None else moment(score)
+    if name not in entry and b"\\" not in entry:  # with that, JSON may spell it otherwise
+        return Seen(structure, index, at, None, None)
     try:
         return Seen(structure, index, at, decode(entry), None)
     except NotAnEnvelope as error:

@@ -32,7 +32,7 @@ async def _look_at(look: Look, keys: RtqKeys, queue: str, id_: str) -> JobDetail
     try:
         lists, complete = await workers(look.reader, keys, found)
         for structure in (*lists, keys.pending(queue), keys.delayed(queue), keys.dead):
-            looked = await sweep(look.reader, structure, found)
+            looked = await sweep(look.reader, structure, found, naming=id_)
             held += [(looked, it) for it in looked.entries if _is(it, structure, queue, id_)]
             unsought += [looked.unsought] if looked.unsought else []
     except OverBudget as error:
