@@ -68,17 +68,26 @@ def _question(
 ) -> "Question":
     from service.advisor.grid import DELAYS_MS, SIZES_BYTES, Thresholds
     from service.advisor.report import Question
-    from service.units import parse_duration_ms, parse_size_bytes
+    from service.units import parse_size_bytes
 
     routing = settings().routing
     return Question(
         prices,
         [checked(parse_size_bytes, text) for text in sizes.split(",")] if sizes else SIZES_BYTES,
-        [max(0, checked(parse_duration_ms, text)) for text in delays.split(",")] if delays else DELAYS_MS,
+        [checked(_delay_ms, text) for text in delays.split(",")] if delays else DELAYS_MS,
         Thresholds(routing.inline_max_bytes, routing.inline_max_delay_ms, routing.offload_min_bytes),
         offload_to or routing.offload_to or "s3",
         checked(parse_size_bytes, at_most) if at_most else None,
     )
+
+
+def _delay_ms(text: str) -> int:
+    from service.units import parse_duration_ms
+
+    ms = parse_duration_ms(text)
+    if ms < 0:
+        raise ValueError(f"{text!r} is negative")
+    return ms
 
 
 def _asked(url: str | None, extent: "Extent", question: "Question", *, as_json: bool) -> "Report":
