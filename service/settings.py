@@ -159,9 +159,9 @@ class WorkerSettings(_Group):
         100, "Jobs taken ahead at most, of short ones: what waits here is 50 ms of work, not more"
     )
     grace_s: Annotated[Seconds, between("0s", "1h")] = setting("20s", "Time to finish running jobs when told to stop")
-    heartbeat_s: Annotated[Seconds, between("100ms", "10m")] = setting("5s", "How often a worker says that it lives")
+    heartbeat_s: Annotated[Seconds, between("100ms", "10m")] = setting("10s", "How often a worker says that it lives")
     patience_s: Annotated[Seconds, between("500ms", "1h")] = setting(
-        "20s", "A worker that was not heard of for so long is taken for dead, and others get its jobs"
+        "30s", "A worker that was not heard of for so long is taken for dead, and others get its jobs"
     )
     block_s: Annotated[Seconds, between("100ms", "1m")] = setting(
         "5s", "How long an idle worker sleeps in Redis at a stretch; longer with many queues"

@@ -47,7 +47,7 @@ from storage_backends.base import Context
 Round = Callable[[], Awaitable[float | None]]
 LOOPS: Final = (
     *("memory", "probe", "dispatch", "trash", "wake", "extend", "housekeeping", "ownership"),
-    *("take", "listen", "heartbeat", "reap"),  # of workers
+    *("take", "listen", "heartbeat", "reap", "unload"),  # of workers
 )
 _PROBE_S: Final = 1.0  #: how often an open breaker's time is looked at
 _OWNERSHIP_S: Final = 60.0  #: how often it is asked whose a backend's place is: one small read

@@ -24,6 +24,8 @@ T = TypeVar("T")
 #: Jobs are taken ahead for about so long: it saves round trips, and keeps no other worker waiting for what lies here.
 _AHEAD_S: Final = 0.05
 _AHEAD_BYTES: Final = 64 * 2**20  #: with more in hand, nothing is taken ahead
+_UNKNOWN_S: Final = 1.0  #: so long a job is taken to last as long as nothing is known of it
+_STUCK_S: Final = 1.0  #: no job ended for so long: what waits here is given to those who have time
 _SMOOTHING: Final = 0.05  #: of a new duration in the mean of durations
 _TURNS: Final = 32  #: jobs that may end without an await before the loop's other tasks have theirs
 _PAUSE_S: Final = 0.5  #: before a job that could not be begun for want of Redis is tried again
@@ -66,7 +68,8 @@ class Crew:
         self._running = 0
         self._done = 0
         self._asked = 0
-        self._mean_s = _AHEAD_S  # of one job
+        self._mean_s = _UNKNOWN_S  # of one job
+        self._ended_s = time.monotonic()  # the last one
         self._stopping = False
         for lane in self._lanes:
             lane.crew = self
@@ -98,7 +101,7 @@ class Crew:
         """
         self._stopping = True
         for lane in self._lanes:
-            lane.give_back(self._waiting.drop(lane.index))
+            self._give_back(lane)
         for hand in self._parked:
             hand.cancel()
         late: set[asyncio.Task[None]] = set()
@@ -129,9 +132,7 @@ class Crew:
             self.refill()
 
     def forget(self, lane: Lane, placed: Sequence[Placed]) -> None:
-        dropped = self._waiting.drop(lane.index)
-        self._held -= len(dropped)
-        self._held_bytes -= sum(len(entry.payload) for entry in dropped)
+        self._drop(lane)
         self._discard(placed)
         self.refill()
 
@@ -148,6 +149,24 @@ class Crew:
         if all(lane.known for lane in lanes):  # else the first that answers would have all of it
             long = [lane for lane in lanes if lane.left > 2 * (self._concurrency + ahead)]
             self._grant(self._concurrency + ahead - self._held - self._asked, long)
+
+    async def unload(self) -> None:
+        """A loop's round: gives back what waits behind jobs that take longer than those before them."""
+        if len(self._waiting) and time.monotonic() - self._ended_s > _STUCK_S:
+            self._mean_s = _UNKNOWN_S
+            for lane in self._lanes:
+                self._give_back(lane)
+
+    def _give_back(self, lane: Lane) -> None:
+        dropped = self._drop(lane)
+        if dropped:
+            lane.give_back(dropped)
+
+    def _drop(self, lane: Lane) -> list[Entry]:
+        dropped = self._waiting.drop(lane.index)
+        self._held -= len(dropped)
+        self._held_bytes -= sum(len(entry.payload) for entry in dropped)
+        return dropped
 
     def _grant(self, count: int, lanes: Sequence[Lane]) -> None:
         for index, granted in self._shares.grant(count, [lane.index for lane in lanes]).items():
@@ -195,13 +214,14 @@ class Crew:
 
     async def _one(self, lane: Lane, entry: Entry, slot: Slot) -> None:
         while lane.sure(entry) or await self._parked_at(lane.owns(entry)):
-            began_s = time.perf_counter()
+            began_s = time.monotonic()
             try:
                 verdict = await self._handling.handle(entry, lane.source, slot, lambda: lane.struck)
             except RetryLater:
                 await self._parked_at(asyncio.sleep(_PAUSE_S))
                 continue
-            seconds = time.perf_counter() - began_s
+            self._ended_s = time.monotonic()
+            seconds = self._ended_s - began_s
             self._mean_s += (max(seconds, 1e-6) - self._mean_s) * _SMOOTHING
             await self._settle(lane, entry, verdict, seconds)
             if slot.thread_over is not None:

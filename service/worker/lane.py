@@ -19,11 +19,12 @@ from redis.exceptions import ResponseError
 from service.errors import RetryLater
 from service.metrics import Metrics
 from service.runner import chunks
-from service.worker.source import Condemned, Entry, Finished, Placed, Postponed, Pulse, Source, Turn
+from service.worker.source import Condemned, Entry, Finished, Placed, Postponed, Source, Turn
 
 #: Finished jobs gather for so long if no turn is due anyway: each turn costs as much as some jobs.
 _GATHER_S: Final = 0.005
 _GATHERED: Final = 100
+_WATCH_S: Final = 60.0  #: what was sent and not answered is carried out by then, or never
 _LATER_S: Final = 60.0  #: until a lane that nobody wakes looks by itself
 
 log = structlog.get_logger(__name__)
@@ -67,6 +68,7 @@ class Lane:
         self._doubtful = False  # Redis may know of jobs in our hands that we do not know of
         self._lost = False
         self._stopping = False
+        self._watched_until_s = 0.0
         self._suspects = 0
         self._suspect: Entry | None = None
         self._sure_until_s = 0.0
@@ -154,31 +156,39 @@ class Lane:
     async def begin(self) -> None:
         """Under a new name. Raises RetryLater."""
         began_s = time.monotonic()
-        pulse = await self.source.begin()
+        await self.source.begin()
         self._number, self._lost, self._doubtful, self.known = 0, False, False, False
-        self._alive(began_s, pulse)
+        self._alive(began_s)
 
     async def beat(self) -> None:
         """Raises RetryLater."""
         began_s, name, changes = time.monotonic(), self.source.worker, self._changes
-        pulse = await self.source.beat()
+        pulse = await self.source.beat(count=bool(self._held) or began_s < self._watched_until_s)
         if name != self.source.worker or self._lost:
             return
         if not pulse.alive:
             self._lose()
             return
-        if changes == self._changes and pulse.held > len(self._held):
-            self._doubtful = True
+        if changes == self._changes and pulse.held is not None and pulse.held > len(self._held):
+            self._doubt()
             self.wake()
-        self._alive(began_s, pulse)
+        self._alive(began_s)
 
-    def _alive(self, began_s: float, pulse: Pulse) -> None:
+    def suspected(self, suspects: int) -> None:
+        """So many wait, which nobody is woken by."""
+        self._suspects = suspects
+        if suspects and self._suspect is None and self._asleep:
+            self._awake()
+
+    def _alive(self, began_s: float) -> None:
         self._sure_until_s = began_s + self._patience_s
         self._heard.set()
-        self._suspects = pulse.suspects
-        if pulse.suspects and self._suspect is None and self._asleep:
-            self._asleep = False  # nobody is woken by them
         self.crew.refill()
+
+    def _doubt(self) -> None:
+        """Redis may know of jobs in our hands that we do not know of, and may yet put some there."""
+        self._doubtful = True
+        self._watched_until_s = time.monotonic() + _WATCH_S
 
     def _lose(self) -> None:
         """Taken for dead: others have our jobs by now."""
@@ -204,7 +214,7 @@ class Lane:
                 await self._ask(*self._unanswered)
             if self._lost:
                 await self.begin()
-            if self._doubtful:
+            if self._doubtful and not self._lost:
                 await self._reconcile()
             await self._let_go()
             if self._granted or self._finished:
@@ -222,7 +232,7 @@ class Lane:
         try:
             entry = await self.source.wait()
         except RetryLater:
-            self._doubtful = not self._lost
+            self._doubt()
             self._awake()
             raise
         if entry is not None and entry.worker == self.source.worker and not self._lost:
@@ -273,7 +283,7 @@ class Lane:
         else:
             self._release([each.entry for each in finished])
         if turn.status == "repeated":
-            self._doubtful = True
+            self._doubt()
         if turn.status == "unusable":
             self._metrics.ready_unusable(self.queue)
             self._rest()

@@ -24,6 +24,7 @@ _LINGER_MS: Final = 300_000
 _WORKERS_A_PASS: Final = 10  #: reaped at once; the next pass comes soon
 _DEPARTED_A_PASS: Final = 100
 _HOLDINGS_A_PAGE: Final = 100
+_TIME_S: Final = 5.0  #: Redis's own clock counts; what it told so long ago is still good to a millisecond
 
 
 class ListSource:
@@ -57,19 +58,24 @@ class ListSource:
 
     # ---- alive -----------------------------------------------------------------------------------------------------
 
-    async def begin(self) -> Pulse:
+    async def begin(self) -> None:
         await self.hang_up()
         self.worker = new_name()
-        return await self._pulse(begins=1)
-
-    async def beat(self) -> Pulse:
-        return await self._pulse(begins=0)
-
-    async def _pulse(self, *, begins: int) -> Pulse:
-        arguments: list[Encodable] = ["", self.worker, self._patience_ms, begins]
-        alive, now, held, suspects = await self._runner.run("beat", self.queue, arguments, more_keys=[self._inflight()])
+        now = await self._runner.run("begin", self.queue, ["", self.worker, self._patience_ms])
         self._clock.learn(now)
-        return Pulse(bool(alive), held, suspects)
+
+    async def beat(self, *, count: bool) -> Pulse:
+        """No script: an idle worker's beats are most of what it says."""
+        name, commands = self.worker, list[tuple[Encodable, ...]]()
+        if self._clock.known_for_s() > _TIME_S:
+            seconds, micros = (await self._runner.read([("TIME",)]))[0]
+            self._clock.learn(int(seconds) * 1000 + int(micros) // 1000)
+        commands.append(("ZADD", self._of.workers, "XX", "CH", self._clock.now_ms() + self._patience_ms, name))
+        if count:
+            commands.append(("LLEN", self._of.inflight(name)))
+        changed, *held = await self._runner.read(commands)  # what it writes may be written again
+        alive = changed or (await self._runner.read([("ZSCORE", self._of.workers, name)]))[0] is not None
+        return Pulse(bool(alive), held[0] if held else None)
 
     async def leave(self) -> int:
         await self.hang_up()
@@ -78,19 +84,20 @@ class ListSource:
         return int(await self._runner.run("leave", self.queue, arguments, more_keys=[self._inflight()]))
 
     async def reap(self) -> Reaped:
-        workers, departed = await self._runner.read(
+        workers, departed, suspects = await self._runner.read(
             [
                 ("ZRANGE", self._of.workers, 0, _WORKERS_A_PASS - 1),
                 ("ZRANGE", self._of.departed, 0, _DEPARTED_A_PASS - 1),
+                ("LLEN", self._of.suspects),
             ]
         )
-        total = [0, 0, 0]
+        dead, returned, suspected = 0, 0, 0
         for name in {*workers, *departed} - {self.worker.encode()}:
             inflight = self._keys.queue(self.queue).inflight(name.decode("utf-8", "surrogateescape"))
             arguments: list[Encodable] = ["", name, MAX_MEMBERS, MAX_BYTES, _LINGER_MS, _STRIKES_MS]
-            returned, suspected, _ = await self._runner.run("reap", self.queue, arguments, more_keys=[inflight])
-            total = [total[0] + bool(returned or suspected), total[1] + returned, total[2] + suspected]
-        return Reaped(*total)
+            back, aside, _ = await self._runner.run("reap", self.queue, arguments, more_keys=[inflight])
+            dead, returned, suspected = dead + bool(back or aside), returned + back, suspected + aside
+        return Reaped(dead, returned, suspected, suspects + suspected)
 
     # ---- jobs ------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 from service.errors import CannotStart
 from service.settings import Settings
@@ -19,6 +20,11 @@ from service.worker.source import Source
 from service.worker.tasks import Backoff
 from service.worker.worker import Worker
 from storage_backends.reference import InvalidName, check_queue
+
+#: So that an idle worker with many queues sends Redis no more commands than one with few.
+_REAP_S: Final = 3.0
+_BLOCK_A_QUEUE_S: Final = 2.0
+_LONG_BLOCK_S: Final = 30.0
 
 
 def shift_of(
@@ -73,6 +79,7 @@ def shift_of(
         service.metrics,
         service.clock,
         heartbeat_s=chosen.heartbeat_s,
+        reap_s=max(chosen.patience_s / 2 / len(lanes), min(_REAP_S, chosen.patience_s / 2)),
         grace_s=chosen.grace_s,
     )
 
@@ -118,7 +125,6 @@ def _source(service: Service, queue: str, queues: int) -> Source:
         keys=service.keys,
         clock=service.ledger.clock,
         patience_ms=round(chosen.patience_s * 1000),
-        # So that many queues do not make many commands; far below the time after which a worker is taken for dead.
-        block_s=min(max(chosen.block_s, queues * 1.0), chosen.patience_s / 3),
+        block_s=max(chosen.block_s, min(_LONG_BLOCK_S, queues * _BLOCK_A_QUEUE_S)),
         stale_after_ms=round(service.settings.sweeper.grace_s * 1000 / 2),
     )

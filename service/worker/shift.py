@@ -21,6 +21,7 @@ from service.worker.lane import Lane
 from service.worker.upkeep import Heartbeat, Reaper
 
 _PAUSE_S: Final = 0.5
+_UNLOAD_S: Final = 0.5
 _TELL_S: Final = 3.0  #: at a stop, for telling Redis what became of the last jobs
 _LEAVE_S: Final = 1.0
 _LOOPS_S: Final = 0.5
@@ -40,8 +41,10 @@ class Shift:
         clock: Clock,
         *,
         heartbeat_s: float,
+        reap_s: float,
         grace_s: float,
     ) -> None:
+        """`reap_s`: how often one queue is looked at for dead workers' jobs, in turn."""
         self._lanes = list(lanes)
         self._crew = crew
         self._handling = handling
@@ -60,7 +63,11 @@ class Shift:
                 interruptible=interruptible,
             )
 
-        loops = [loop("heartbeat", heartbeat.round, heartbeat_s), loop("reap", reaper.round, heartbeat_s)]
+        loops = [
+            loop("heartbeat", heartbeat.round, heartbeat_s),
+            loop("reap", reaper.round, reap_s),
+            loop("unload", crew.unload, _UNLOAD_S),
+        ]
         for lane in self._lanes:
             take, listen = loop("take", lane.round, 60.0), loop("listen", lane.listen, 60.0)
             lane.wake, lane.wake_listener = take.wake, listen.wake

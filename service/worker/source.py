@@ -78,8 +78,7 @@ class Pulse:
     """The answer to a sign of life."""
 
     alive: bool  #: not: this worker was taken for dead
-    held: int  #: entries in its hands, as Redis sees it
-    suspects: int
+    held: int | None = None  #: entries in its hands, as Redis sees it; None: not asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,7 @@ class Reaped:
     workers: int = 0
     returned: int = 0
     suspected: int = 0
+    suspects: int = 0  #: that wait now
 
 
 class Source(Protocol):
@@ -100,11 +100,11 @@ class Source(Protocol):
     queue: str
     worker: str  #: this worker's name, until it is taken for dead: then it begins anew under another
 
-    async def begin(self) -> Pulse:
+    async def begin(self) -> None:
         """Under a new name."""
 
-    async def beat(self) -> Pulse:
-        """A sign of life."""
+    async def beat(self, *, count: bool) -> Pulse:
+        """A sign of life. `count`: and how many entries are in its hands."""
 
     async def turn(self, number: int, finished: Sequence[Finished], count: int, *, suspect: bool) -> Turn:
         """Lets go of what is finished, and takes up to `count` more; one of them, and no more, may be a suspect."""

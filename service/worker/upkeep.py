@@ -1,5 +1,6 @@
 """Signs of life, and the return of jobs whose worker gives none. Every worker does both; there is no leader."""
 
+import itertools
 import time
 from collections.abc import Sequence
 
@@ -41,22 +42,24 @@ class Reaper:
     """
 
     def __init__(self, lanes: Sequence[Lane], heartbeat: Heartbeat, metrics: Metrics, *, steady_s: float) -> None:
-        self._lanes = lanes
+        self._lanes = itertools.cycle(lanes)
         self._heartbeat = heartbeat
         self._metrics = metrics
         self._steady_s = steady_s
 
     async def round(self) -> None:
-        for lane in self._lanes:
-            if self._heartbeat.steady_s < self._steady_s:
-                return
-            reaped = await lane.source.reap()
-            if reaped.workers:
-                self._metrics.worker_reaped(lane.queue, reaped.returned + reaped.suspected)
-                log.warning(
-                    "returned jobs of workers that were not heard of",
-                    queue=lane.queue,
-                    workers=reaped.workers,
-                    jobs=reaped.returned,
-                    suspects=reaped.suspected,
-                )
+        """One queue's turn."""
+        if self._heartbeat.steady_s < self._steady_s:
+            return
+        lane = next(self._lanes)
+        reaped = await lane.source.reap()
+        lane.suspected(reaped.suspects)
+        if reaped.workers:
+            self._metrics.worker_reaped(lane.queue, reaped.returned + reaped.suspected)
+            log.warning(
+                "returned jobs of workers that were not heard of",
+                queue=lane.queue,
+                workers=reaped.workers,
+                jobs=reaped.returned,
+                suspects=reaped.suspected,
+            )
