@@ -19,6 +19,7 @@
 -- Returns  entries returned to ready, entries that are suspects now, entries left.
 -- Leaves   a worker whose heartbeat is not overdue alone. The first time that a worker dies with a payload, that is the
 --          next to be taken; from the second time on it is a suspect, so that it takes nobody with it again and again.
+--          What a dead worker's last request took was never begun, and is no strike.
 local workers, departed, turns, strikes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ready, suspects, inflight = KEYS[5], KEYS[6], KEYS[7]
 local now, worker, count, bytes_left = clock(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -39,9 +40,12 @@ local returned, suspected = 0, 0
 while count > 0 and bytes_left > 0 do
   local entry = redis.call('LRANGE', inflight, -1, -1)[1]
   if not entry then break end
-  local print = redis.sha1hex(entry)
-  local deaths = (tonumber(redis.call('HGET', strikes, print)) or 0) + 1
-  redis.call('HSET', strikes, print, deaths)
+  local deaths = 0
+  if overdue then
+    local print = redis.sha1hex(entry)
+    deaths = (tonumber(redis.call('HGET', strikes, print)) or 0) + 1
+    redis.call('HSET', strikes, print, deaths)
+  end
   if deaths > 1 then
     redis.call('LMOVE', inflight, suspects, 'RIGHT', 'RIGHT')
     suspected = suspected + 1
@@ -51,7 +55,7 @@ while count > 0 and bytes_left > 0 do
   end
   count, bytes_left = count - 1, bytes_left - #entry
 end
-if returned + suspected > 0 then redis.call('PEXPIRE', strikes, kept) end
+if overdue and returned + suspected > 0 then redis.call('PEXPIRE', strikes, kept) end
 local left = redis.call('LLEN', inflight)
 if left == 0 and lingers <= now then redis.call('ZREM', departed, worker) end
 return { returned, suspected, left }

@@ -134,7 +134,7 @@ async def test_who_was_only_slow_finds_that_it_lost_its_job_and_acknowledges_not
         async with shop.at_work(quick, WORKER__BLOCK="200ms", **QUICK) as other:
             proxy.blackhole()
             assert await log.has(2) == ["slow", "quick"]
-            assert counted(other.service, "worker_reaped_total", queue=QUEUE) == 1
+            assert counted(other.service, "worker_reaped_total", queue=QUEUE) >= 1  # its last pop may take it once more
             await proxy.heal()
             await eventually(lambda: counted(one.service, "worker_taken_for_dead_total", queue=QUEUE) == 1)
             gate.open()

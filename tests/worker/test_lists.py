@@ -223,6 +223,7 @@ async def test_what_a_dead_worker_s_last_request_still_takes_comes_back_too(rig:
     await rig.redis.rpush(OF.inflight(one.worker), b"late")
     assert (await other.reap()).returned == 1
     assert await rig.ready() == [b"late"]
+    assert not await rig.redis.exists(OF.strikes), "nobody had begun it"
 
 
 async def test_a_dead_worker_is_forgotten_when_nothing_of_it_can_come_any_more(rig: Rig) -> None:
