@@ -4,6 +4,7 @@ Names of states and fields are each library's own words. Counts are of one momen
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,6 +122,8 @@ def plain(value: Any) -> Any:
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers
     return value
 
 

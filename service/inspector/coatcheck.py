@@ -17,7 +17,7 @@ from service.inspector.layout import ENDS, Look
 from service.inspector.payloads import rendered, text_cut
 from service.inspector.reading import PAGE, Command
 from service.inspector.times import FIRST_MS, Moment, moment
-from service.inspector.weighing import affordable, weighed
+from service.inspector.weighing import afford, affordable, weighed
 from service.keys import LAYOUT, QueueKeys
 from service.members import text_of
 
@@ -42,14 +42,14 @@ class Coatcheck:
         return self._look.keys.queue_of(key)
 
     async def queues(self, hints: Collection[str]) -> Sequence[str]:
-        found = set(hints)
-        for page in range(_QUEUE_PAGES):
-            command = ("ZRANGE", self._look.keys.queues, page * PAGE, page * PAGE + PAGE - 1)
-            [reply] = await self._reader.send([command])
+        found, index = set(hints), self._look.keys.queues
+        most = await afford(self._reader, index, "ZCARD", PAGE)
+        for page in range(_QUEUE_PAGES if most else 0):
+            [reply] = await self._reader.send([("ZRANGE", index, page * most, page * most + most - 1)])
             if isinstance(reply, Exception):  # what the index is instead is told with each queue
                 break
             found |= set(map(text_of, reply))
-            if len(reply) < PAGE:
+            if len(reply) < most:
                 break
         return sorted(found)
 

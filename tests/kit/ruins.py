@@ -45,7 +45,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "rtq": _keys("rtq:", list="queue:q inflight:worker dead", zset="queue:q:delayed"),
 }
 #: Names that records have.
-_FIELDS: Final[Mapping[str, Sequence[str]]] = {
+FIELDS: Final[Mapping[str, Sequence[str]]] = {
     "coatcheck": ("largest", UUID),
     "asynq": ("msg", "state", "pending_since", "unique_key", "group", "result"),
     "bullmq": (
@@ -103,7 +103,7 @@ def _contents(random: Random, layout: str, kind: str) -> Any:
         return random.choice(_IDS[layout]).encode() if random.random() < 0.7 else value()
 
     def field() -> bytes:
-        return random.choice(_FIELDS[layout]).encode() if random.random() < 0.8 else value() or b"f"
+        return random.choice(FIELDS[layout]).encode() if random.random() < 0.8 else value() or b"f"
 
     entries = [entry() for _ in range(random.randrange(1, 5))]
     match kind:
