@@ -1,6 +1,7 @@
 """Calls that block, in a bounded pool of threads, for a backend whose client library knows no asyncio."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
@@ -26,7 +27,8 @@ class Threads:
     must therefore end by itself, by timeouts of its own. The process may end before.
     """
 
-    def __init__(self, name: str, size: int, limit_s: float) -> None:
+    def __init__(self, name: str, size: int, limit_s: float | None) -> None:
+        """`limit_s`: of one call; None: none."""
         self._pool = _Daemons(f"{name}-call", size)
         self._spare = _Daemons(f"{name}-spare", 1)
         self._limit_s = limit_s
@@ -38,21 +40,23 @@ class Threads:
         spare: bool = False,
         abandoned: Callable[[Future[T]], None] | None = None,
     ) -> T:
-        """What `work` returns or raises. Raises Overdue after `limit_s`, the wait for a free thread included.
+        """What `work` returns or raises. Raises Overdue after the limit, the wait for a free thread included.
 
         `abandoned` is called if nobody waits for `work` any more: with its future, when that is over or was cancelled
         before it began, in whichever thread that is known.
         """
         future = (self._spare if spare else self._pool).submit(work)
-        timer = asyncio.timeout(self._limit_s)
+        timer = None if self._limit_s is None else asyncio.timeout(self._limit_s)
         try:
+            if timer is None:
+                return await _outcome_of(future)
             async with timer:
-                return await asyncio.wrap_future(future)
+                return await _outcome_of(future)
         except BaseException as error:
             begun = not future.cancel()
             if abandoned is not None:
                 future.add_done_callback(abandoned)
-            if isinstance(error, TimeoutError) and timer.expired():
+            if isinstance(error, TimeoutError) and timer is not None and timer.expired():
                 raise Overdue(begun=begun) from None
             raise
 
@@ -123,6 +127,29 @@ class _Daemons:
             return self._work.get_nowait()
         except Empty:
             return None
+
+
+async def _outcome_of(future: Future[T]) -> T:
+    """As asyncio.wrap_future, in half the time: nothing is copied, and a cancellation is left to the caller."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def tell(_: Future[T]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended before the thread
+            loop.call_soon_threadsafe(_end, over, future.cancelled())
+
+    future.add_done_callback(tell)
+    await over
+    return future.result()
+
+
+def _end(over: asyncio.Future[None], cancelled: bool) -> None:
+    if over.done():
+        return
+    if cancelled:
+        over.cancel()
+    else:
+        over.set_result(None)
 
 
 def _carry_out(future: Future[T], work: Callable[[], T]) -> None:

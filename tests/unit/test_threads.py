@@ -190,3 +190,42 @@ async def test_closing_waits_for_its_threads_but_not_for_ever(gate: Gate) -> Non
     assert time.monotonic() - at < 10 * LIMIT_S
     gate.opened.set()
     await threads.aclose()
+
+
+async def test_without_a_limit_a_call_may_take_its_time_and_closing_still_ends_what_waits(gate: Gate) -> None:
+    """Handlers of a worker have limits of their own, or none."""
+    threads = Threads("test", 1, None)
+    held = asyncio.create_task(threads.run(gate))
+    await begun(gate)
+    waiting = asyncio.create_task(threads.run(gate))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(threads.aclose())
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gate.opened.set()
+    assert await held == "through"
+    await closing
+
+
+def test_a_thread_that_outlives_its_loop_ends_without_a_word() -> None:
+    """Its answer is for nobody; a traceback for each would fill a log at every stop."""
+    opened, begun, errors = threading.Event(), threading.Event(), list[object]()
+    before, threading.excepthook = threading.excepthook, errors.append
+    threads, ended = Threads("late", 1, None), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert opened.wait(20)
+
+    async def main() -> None:
+        task = asyncio.create_task(threads.run(work, abandoned=lambda _: ended.set()))
+        await eventually(begun.is_set, described="a thread has begun")
+        task.cancel()
+
+    try:
+        asyncio.run(main())
+        opened.set()
+        assert ended.wait(20)
+    finally:
+        threading.excepthook = before
+    assert errors == []
