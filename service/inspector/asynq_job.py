@@ -118,7 +118,7 @@ async def _surroundings(
     lock = record.get("unique_key") if record else None
     if lock:
         holder, left_ms = await look.reader.send([("GETRANGE", lock, 0, _LOCK_BYTES), ("PTTL", lock)])
-        holder = found.told(holder, text_of(lock), b"")
+        holder = found.told(holder, f"its lock {text_of(lock)}", b"")
         whose = "this task" if text_of(holder) == id_ else f"another task: {text_cut(holder, 80)}"
         told["unique_lock"] = f"held by {whose}" if holder else "free"
         if holder and isinstance(left_ms, int) and left_ms > 0:

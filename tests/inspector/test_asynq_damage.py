@@ -8,7 +8,7 @@ from service.inspector.answers import plain
 from service.inspector.asynq import Asynq
 from service.inspector.causes import CAUSES
 from tests.kit.asynq_writer import message, server_info
-from tests.kit.damage import SCORES, Value, keyspace, values
+from tests.kit.damage import SCORES, Huge, Value, keyspace, values
 from tests.kit.inspecting import Inspected
 
 EXAMPLES = 60  #: each is looked at in a dozen ways; thousands were run when this was written
@@ -33,7 +33,7 @@ MESSAGES = (
     st.integers(0, len(WHOLE)).map(lambda at: WHOLE[:at])
     | st.binary(max_size=60)
     | st.just(b"{" * 500)
-    | st.just(300_000).map(lambda size: message(id="1", queue=QUEUE, payload=b"y" * size))
+    | st.just(300_000).map(lambda size: Huge(message(id="1", queue=QUEUE, payload=b"y" * size)))
 )
 STATES = st.sampled_from(
     [b"pending", b"active", b"scheduled", b"retry", b"archived", b"completed", b"aggregating", b"", b"?" * 99]

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from service.inspector.answers import plain
 from service.inspector.causes import CAUSES
 from service.inspector.rtq import Rtq
-from tests.kit.damage import SCORES, Value, keyspace, values
+from tests.kit.damage import SCORES, Huge, Value, keyspace, values
 from tests.kit.inspecting import Inspected
 from tests.kit.rtq_writer import dead_entry, envelope
 
@@ -40,7 +40,7 @@ MEMBERS = st.one_of(
     st.integers(0, len(WHOLE)).map(lambda at: WHOLE[:at]),
     JSON.map(json.dumps).map(str.encode),
     st.just(WHOLE.replace(b'"1"', b'"\\ud800"')),
-    st.just(1_200_000).map(lambda size: b"[" * size),
+    st.just(1_200_000).map(lambda size: Huge(b"[" * size)),
     st.binary(max_size=30),
 )
 RIGHT = {
