@@ -98,12 +98,14 @@ async def test_all_of_a_task_is_told(inspected: Inspected, mail: AsynqWriter):
 async def test_a_unique_lock_of_another_task_is_told(inspected: Inspected, mail: AsynqWriter):
     """That is why a task of the same kind is refused."""
     await mail.enqueue("1", unique_s=100)
-    await inspected.redis.set(mail.key("unique:mail:" + "9dd4e461268c8034f5c8564e155c67a6"), "other")
     lock = await inspected.redis.hget(mail.key("t:1"), "unique_key")
     await inspected.redis.set(lock, "other")
     assert (await job(inspected, "1")).record["unique_lock"] == "held by another task: other"
     await inspected.redis.delete(lock)
     assert (await job(inspected, "1")).record["unique_lock"] == "free"
+    await inspected.redis.hset(mail.key("t:1"), "unique_key", mail.key("pending"))
+    [told] = (await job(inspected, "1")).problems
+    assert (told.kind, told.detail.startswith("its lock ")) == ("wrong-type", True)
 
 
 async def test_nobody_knows_a_task_that_is_nowhere(inspected: Inspected, mail: AsynqWriter):
