@@ -18,15 +18,17 @@
     <prefix>:{q}:cancelled:<uuid>           STRING  `cancelled` or `void`; expires after 1 h
     <prefix>:{q}:paused                     STRING  present: dispatching is paused
 
-What workers keep, who consume ready lists:
+What workers keep, who consume ready queues. Of a stream, what is in their hands is pending in its consumer group under
+their names, what came back under `~returned`, and suspects under `~suspects`:
 
     <prefix>:{q}:workers                    ZSET    worker -> when its heartbeat is overdue, ms; others own nothing
     <prefix>:{q}:departed                   ZSET    worker taken for dead -> until when somebody looks for its jobs, ms
-    <prefix>:{q}:inflight:<worker>          LIST    payloads in its hands, oldest at the left
+    <prefix>:{q}:inflight:<worker>          LIST    payloads of a list in its hands, oldest at the left
     <prefix>:{q}:turns                      HASH    worker -> number of its last turn, so that no turn counts twice
     <prefix>:{q}:strikes                    HASH    sha1 of a payload -> workers that died with it in hand;
                                                     attempt:<sha1> -> failed attempts of a payload that is no envelope
-    <prefix>:{q}:suspects                   LIST    payloads with which more than one died: taken one at a time
+    <prefix>:{q}:suspects                   LIST    payloads of a list with which more than one died:
+                                                    taken one at a time
     <prefix>:{q}:once:<sha256>              STRING  of a job's id: it is finished, and must not run again; expires
 """
 

@@ -1,15 +1,20 @@
 -- begin.lua: a worker's first sign of life on a queue, under a name that nobody had before.
 --
 -- Runs     allow-oom: it writes a name
--- Uses     clock
+-- Uses     clock, ready, hands
 -- KEYS[1]  workers   ZSET  worker -> when its heartbeat is overdue, ms
+-- KEYS[2]  ready     LIST  payloads, oldest at the right; or STREAM
+-- KEYS[3]  inflight  LIST  payloads in this worker's hands
 -- ARGV[1]  now, ms, or empty
 -- ARGV[2]  worker
--- ARGV[3]  it is taken for dead when it was not heard of for so long, ms
+-- ARGV[3]  type of the ready key: list, stream
+-- ARGV[4]  the stream's consumer group, or empty
+-- ARGV[5]  it is taken for dead when it was not heard of for so long, ms
 --
 -- Returns  now.
--- Leaves   the worker with nothing in its hands.
-local workers = KEYS[1]
-local now, worker, patience = clock(ARGV[1]), ARGV[2], ARGV[3]
+-- Leaves   the worker with nothing in its hands, and a stream with its group, unless that key is of another type.
+local workers, ready, inflight = KEYS[1], KEYS[2], KEYS[3]
+local now, worker, kind, group, patience = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 redis.call('ZADD', workers, now + patience, worker)
+if usable(ready, kind) then join(hands_of(kind, group, worker, ready, inflight)) end
 return now

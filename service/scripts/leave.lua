@@ -1,23 +1,31 @@
 -- leave.lua: a worker ends in order; what it still holds goes back.
 --
 -- Runs     allow-oom: it moves payloads
--- Uses     clock
+-- Uses     clock, ready, hands
 -- KEYS[1]  workers   ZSET  worker -> when its heartbeat is overdue, ms
--- KEYS[2]  departed  ZSET  worker taken for dead -> until when its in-flight list is looked at, ms
+-- KEYS[2]  departed  ZSET  worker taken for dead -> until when its hands are looked at, ms
 -- KEYS[3]  turns     HASH  worker -> number of its last turn
--- KEYS[4]  ready     LIST  payloads, oldest at the right
+-- KEYS[4]  ready     LIST  payloads, oldest at the right; or STREAM
 -- KEYS[5]  inflight  LIST  payloads in this worker's hands, oldest at the left
 -- ARGV[1]  now, ms, or empty
 -- ARGV[2]  worker
--- ARGV[3]  its in-flight list is looked at so much longer, ms: a request of its may still be on its way; 0: none is
+-- ARGV[3]  type of the ready key: list, stream
+-- ARGV[4]  the stream's consumer group, or empty
+-- ARGV[5]  its hands are looked at so much longer, ms: a request of its may still be on its way; 0: none is
 --
 -- Returns  how many entries went back.
--- Leaves   no trace of the worker, unless something may still come, or the ready key holds no list: then it departed.
+-- Leaves   no trace of the worker, unless something may still come, or the ready key is of another type: then it
+--          departed.
 local workers, departed, turns, ready, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local now, worker, linger, back = clock(ARGV[1]), ARGV[2], tonumber(ARGV[3]), 0
-local kind = redis.call('TYPE', ready).ok
-if kind == 'list' or kind == 'none' then
-  while redis.call('LMOVE', inflight, ready, 'RIGHT', 'RIGHT') do back = back + 1 end
+local now, worker, kind, group, linger = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local hands, back = hands_of(kind, group, worker, ready, inflight), 0
+if usable(ready, kind) then
+  local entry = latest(hands)
+  while entry do
+    give_back(hands, entry)
+    back, entry = back + 1, latest(hands)
+  end
+  if linger == 0 then forget(hands) end
 else
   linger = math.max(linger, 1)
 end

@@ -1,61 +1,63 @@
 -- reap.lua: return the jobs of one worker that was not heard of. From then on it can do nothing to them.
 --
 -- Runs     allow-oom: it moves payloads
--- Uses     clock
+-- Uses     clock, ready, hands
 -- KEYS[1]  workers   ZSET  worker -> when its heartbeat is overdue, ms
--- KEYS[2]  departed  ZSET  worker taken for dead -> until when its in-flight list is looked at, ms
+-- KEYS[2]  departed  ZSET  worker taken for dead -> until when its hands are looked at, ms
 -- KEYS[3]  turns     HASH  worker -> number of its last turn
 -- KEYS[4]  strikes   HASH  sha1 of a payload -> deaths
--- KEYS[5]  ready     LIST  payloads, oldest at the right
+-- KEYS[5]  ready     LIST  payloads, oldest at the right; or STREAM
 -- KEYS[6]  suspects  LIST  payloads with which workers died, oldest at the right
 -- KEYS[7]  inflight  LIST  payloads in that worker's hands, oldest at the left
 -- ARGV[1]  now, ms, or empty
 -- ARGV[2]  worker
--- ARGV[3]  how many entries to return at most
--- ARGV[4]  bytes after which no more is returned
--- ARGV[5]  its in-flight list is looked at so much longer, ms: a blocking pop of its may still take something
--- ARGV[6]  strikes are kept so long after the last one, ms
+-- ARGV[3]  type of the ready key: list, stream
+-- ARGV[4]  the stream's consumer group, or empty
+-- ARGV[5]  how many entries to return at most
+-- ARGV[6]  bytes after which no more is returned
+-- ARGV[7]  its hands are looked at so much longer, ms: a blocking pop of its may still take something
+-- ARGV[8]  strikes are kept so long after the last one, ms
 --
--- Returns  entries returned to ready, entries that are suspects now, entries left.
+-- Returns  entries returned to ready, entries that are suspects now.
 -- Leaves   a worker whose heartbeat is not overdue alone. The first time that a worker dies with a payload, that is the
 --          next to be taken; from the second time on it is a suspect, so that it takes nobody with it again and again.
 --          What a dead worker's last request took was never begun, and is no strike.
 local workers, departed, turns, strikes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ready, suspects, inflight = KEYS[5], KEYS[6], KEYS[7]
-local now, worker, count, bytes_left = clock(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local linger, kept = ARGV[5], ARGV[6]
+local now, worker, kind, group = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local count, bytes_left, linger, kept = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8]
+local hands = hands_of(kind, group, worker, ready, inflight, suspects)
 
 local overdue = tonumber(redis.call('ZSCORE', workers, worker))
-if overdue and overdue > now then return { 0, 0, 0 } end
+if overdue and overdue > now then return { 0, 0 } end
 if overdue then
   redis.call('ZREM', workers, worker)
   redis.call('HDEL', turns, worker)
   redis.call('ZADD', departed, now + linger, worker)
 end
 local lingers = tonumber(redis.call('ZSCORE', departed, worker))
-local kind = redis.call('TYPE', ready).ok
-if not lingers or kind ~= 'list' and kind ~= 'none' then return { 0, 0, redis.call('LLEN', inflight) } end
+if not lingers or not usable(ready, kind) then return { 0, 0 } end
 
-local returned, suspected = 0, 0
+local returned, suspected, left = 0, 0, tally(hands).held
 while count > 0 and bytes_left > 0 do
-  local entry = redis.call('LRANGE', inflight, -1, -1)[1]
+  local entry = latest(hands)
   if not entry then break end
-  local deaths = 0
-  if overdue then
-    local print = redis.sha1hex(entry)
-    deaths = (tonumber(redis.call('HGET', strikes, print)) or 0) + 1
-    redis.call('HSET', strikes, print, deaths)
-  end
+  local print, bytes = print_of(hands, entry)
+  local deaths = overdue and (tonumber(redis.call('HGET', strikes, print)) or 0) + 1 or 0
+  if overdue then redis.call('HSET', strikes, print, deaths) end
   if deaths > 1 then
-    redis.call('LMOVE', inflight, suspects, 'RIGHT', 'RIGHT')
+    set_apart(hands, entry)
     suspected = suspected + 1
   else
-    redis.call('LMOVE', inflight, ready, 'RIGHT', 'RIGHT')
+    give_back(hands, entry)
     returned = returned + 1
   end
-  count, bytes_left = count - 1, bytes_left - #entry
+  count, bytes_left = count - 1, bytes_left - bytes
 end
 if overdue and returned + suspected > 0 then redis.call('PEXPIRE', strikes, kept) end
-local left = redis.call('LLEN', inflight)
-if left == 0 and lingers <= now then redis.call('ZREM', departed, worker) end
-return { returned, suspected, left }
+left = left - returned - suspected
+if left == 0 and lingers <= now then
+  redis.call('ZREM', departed, worker)
+  forget(hands)
+end
+return { returned, suspected }

@@ -5,7 +5,8 @@
     shift.py      one process's work on some queues: start, stop
     crew.py       so many jobs at once; weights.py says whose turn it is
     lane.py       one queue's way through this worker; upkeep.py: heartbeats, and the return of dead workers' jobs
-    source.py     where jobs come from, as a Protocol; lists.py: ready lists; sleeper.py: asleep in Redis
+    source.py     where jobs come from, as a Protocol; ready.py: ready queues, lists.py and streams.py the two kinds;
+                  sleeper.py: asleep in Redis
     handling.py   one attempt at one job; verdicts.py: what becomes of it; once.py: not twice
     placing.py    where retried and dead jobs go
     opening.py    builds all of it

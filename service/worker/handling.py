@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from service.clock import ServerClock
 from service.envelope import Envelope, NotAnEnvelope, parse, with_numbers
 from service.metrics import Metrics
-from service.worker.lists import fingerprint
 from service.worker.once import Once
+from service.worker.ready import fingerprint
 from service.worker.source import Entry, Source
 from service.worker.tasks import Backoff, Context, Discard, Retry, Task
 from service.worker.verdicts import Again, Dead, Over, Verdict, place_of, record_of
@@ -77,6 +77,8 @@ class Handling:
         """
         if entry.deaths >= self._max_deaths:
             return self._dead_unread(entry, "worker_died", f"{entry.deaths} workers died with it in hand")
+        if entry.fault is not None:
+            return self._dead_unread(entry, "not_an_envelope", entry.fault)
         task, job = None, None
         try:
             envelope = parse(entry.payload)
@@ -99,8 +101,9 @@ class Handling:
                 await self._threads.aclose()
 
     async def _attempt(self, task: Task, job: _Job, queue: str, slot: Slot) -> Verdict:
-        if job.envelope.due_ms is not None:
-            self._metrics.worker_waited(queue, (self._clock.now_ms() - job.envelope.due_ms) / 1000)
+        due_ms = job.envelope.due_ms if job.entry.due_ms is None else job.entry.due_ms
+        if due_ms is not None:
+            self._metrics.worker_waited(queue, (self._clock.now_ms() - due_ms) / 1000)
         key = self._once.key(queue, job.envelope.id) if task.once_ms else None
         if key is not None and await self._once.finished(key):
             return Over("skipped", task.name)

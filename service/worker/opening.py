@@ -17,6 +17,7 @@ from service.worker.once import Once
 from service.worker.placing import Placing
 from service.worker.shift import Shift
 from service.worker.source import Source
+from service.worker.streams import StreamSource
 from service.worker.tasks import Backoff
 from service.worker.worker import Worker
 from storage_backends.reference import InvalidName, check_queue
@@ -115,9 +116,8 @@ def _source(service: Service, queue: str, queues: int) -> Source:
         check_queue(queue)
     except InvalidName as error:
         raise CannotStart(str(error)) from error
-    if service.keys.queue(queue).group is not None:
-        raise CannotStart(f"{queue}: its ready queue is a stream, and workers read lists")
-    return ListSource(
+    kind = ListSource if service.keys.queue(queue).group is None else StreamSource
+    return kind(
         queue,
         runner=service.runner,
         transport=service.transport,

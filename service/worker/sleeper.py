@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from typing import Final
+from typing import Any, Final
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from service.errors import RedisUnavailable
-from service.transport import Interrupted, Pool, Transport
+from service.transport import Encodable, Interrupted, Pool, Transport
 
 #: The answer may take so much longer than Redis was told to wait. Then nothing is at the other end any more: a
 #: connection may die without a word, and a worker that waits on it would be deaf for ever.
@@ -18,20 +18,20 @@ _PAUSE_S: Final = 0.01
 
 
 class Sleeper:
-    """One connection of its own, made when it is needed. One `move` at a time."""
+    """One connection of its own, made when it is needed. One `pop` at a time."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._connection: AbstractConnection | None = None
         self._client_id: int | None = None
-        self.unheard_until_s = 0.0  #: until then something may be moved of which nobody hears
+        self.unheard_until_s = 0.0  #: until then something may be popped of which nobody hears
         self._asleep = False
         self._told_to_wake = False
 
-    async def move(self, source: str, target: str, timeout_s: float) -> bytes | None:
-        """BLMOVE from right to right; None if there was nothing, or if it was unblocked.
+    async def pop(self, command: tuple[Encodable, ...], timeout_s: float) -> Any:
+        """The answer to a command that blocks for so long; None if there was nothing, or if it was unblocked.
 
-        Raises RedisUnavailable, Interrupted: something may have been moved. Cancelled, it hangs up.
+        Raises RedisUnavailable, Interrupted: something may have been popped. Cancelled, it hangs up.
         """
         connection = await self._connected()
         if self._told_to_wake:
@@ -40,8 +40,8 @@ class Sleeper:
         self.unheard_until_s = time.monotonic() + timeout_s + _OVERDUE_S
         try:
             async with asyncio.timeout(timeout_s + _OVERDUE_S):
-                await connection.send_command("BLMOVE", source, target, "RIGHT", "RIGHT", timeout_s)
-                moved: bytes | None = await connection.read_response()
+                await connection.send_command(*command)
+                popped = await connection.read_response()
         except (RedisError, OSError) as error:  # a TimeoutError is one
             await self.hang_up()
             raise Interrupted(f"nothing more from a blocking pop: {type(error).__name__}") from error
@@ -51,10 +51,10 @@ class Sleeper:
         finally:
             self._asleep = False
         self.unheard_until_s = before_s
-        return moved
+        return popped
 
     async def wake(self, transport: Transport) -> None:
-        """Ends a `move` under way, and makes all that follow return at once. Raises RedisUnavailable."""
+        """Ends a `pop` under way, and makes all that follow return at once. Raises RedisUnavailable."""
         self._told_to_wake = True
         for _ in range(_TRIES):  # the server may not have seen the pop yet
             if not self._asleep or self._client_id is None:
@@ -63,7 +63,7 @@ class Sleeper:
             await asyncio.sleep(_PAUSE_S)
 
     async def hang_up(self) -> None:
-        """Closes the connection. A `move` under way ends with an error."""
+        """Closes the connection. A `pop` under way ends with an error."""
         connection, self._connection, self._client_id = self._connection, None, None
         if connection is not None:
             await connection.disconnect(nowait=True)

@@ -1,4 +1,5 @@
-"""`Source`: where a worker's jobs come from, and what may happen to them there. A ready list is one kind (`lists.py`).
+"""`Source`: where a worker's jobs come from, and what may happen to them there. Ready lists (`lists.py`) and ready
+streams (`streams.py`).
 
           turn, wait                        turn ──────────► -
 ready ──────────────► in this worker's hands ── postpone ──► delayed
@@ -18,11 +19,14 @@ from storage_backends.reference import Reference
 class Entry:
     """One job in this worker's hands. Two with the same payload are two. Not frozen: there is one for each job."""
 
-    handle: bytes = field(repr=False)  #: what the source knows it by; of a list, the payload itself
+    handle: bytes = field(
+        repr=False
+    )  #: what the source knows it by; of a list, the payload itself; of a stream, its id
     payload: bytes = field(repr=False)
     worker: str  #: the name under which it was taken
     deaths: int = 0  #: of workers that had it in hand, if it is a suspect
-    due_ms: int | None = None
+    due_ms: int | None = None  #: if the source knows
+    fault: str | None = None  #: why it is no job; then `payload` is all that is known of it, as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Reaped:
     workers: int = 0
     returned: int = 0
     suspected: int = 0
-    suspects: int = 0  #: that wait now
+    suspects: int = 0  #: that wait now, or other jobs that nobody is woken by
 
 
 class Source(Protocol):

@@ -7,18 +7,23 @@ local function usable(ready, kind)
   return found == kind or found == 'none'
 end
 
+-- group_of(ready, group): what XINFO GROUPS says of it, by name; nil if there is no such group.
+local function group_of(ready, group)
+  for _, fields in ipairs(redis.call('XINFO', 'GROUPS', ready)) do
+    local of = {}
+    for i = 1, #fields, 2 do of[fields[i]] = fields[i + 1] end
+    if of.name == group then return of end
+  end
+end
+
 -- length_of(ready, kind, group): entries that nobody is done with. Of a stream, what the group has not read or not
 -- acknowledged: to acknowledge an entry does not take it out. Where that cannot be told (no such group yet; no lag, as
 -- after entries in the midst were deleted), all entries.
 local function length_of(ready, kind, group)
   if kind == 'list' then return redis.call('LLEN', ready) end
   if redis.call('EXISTS', ready) == 0 then return 0 end
-  for _, fields in ipairs(redis.call('XINFO', 'GROUPS', ready)) do
-    local of = {}
-    for i = 1, #fields, 2 do of[fields[i]] = fields[i + 1] end
-    if of.name == group and of.lag then return of.lag + of.pending end
-  end
-  return redis.call('XLEN', ready)
+  local of = group_of(ready, group)
+  return of and of.lag and of.lag + of.pending or redis.call('XLEN', ready)
 end
 
 -- put(ready, kind, payloads, members, dues): all of them, in this order. A list holds the payloads alone.
