@@ -58,7 +58,10 @@ def _blocks() -> list[Block]:
 BLOCKS = _blocks()
 (DEPLOY,) = [block for block in BLOCKS if "coatcheck serve" in block.text]
 (CONSUMER,) = [block for block in BLOCKS if "while True" in block.text]
-TYPED = [block for block in BLOCKS if block.is_run_here and block not in (DEPLOY, CONSUMER)]
+(HANDLERS,) = [block for block in BLOCKS if "@worker.task" in block.text]
+(WORKER,) = [block for block in BLOCKS if "coatcheck worker" in block.text]
+(TASK,) = [block for block in BLOCKS if "enqueue_task" in block.text]
+TYPED = [block for block in BLOCKS if block.is_run_here and block not in (DEPLOY, CONSUMER, HANDLERS, WORKER)]
 
 
 class Desk:
@@ -182,6 +185,21 @@ async def test_whoever_types_the_readme_from_top_to_bottom_gets_no_error(desk: D
         assert "Jobs accepted: 2, refused: 0" in told
         assert f"coatcheck:{{{QUEUE}}}:ready" in told
         _as_shown(next(output for block, output in said.items() if "/jobs?delay=5s" in block.text))
+
+
+async def test_the_worker_of_the_readme_does_the_task_of_the_readme(desk: Desk) -> None:
+    (desk.folder / "tasks.py").write_text(HANDLERS.text)
+    port = {"COATCHECK_HTTP__PORT": str(free_port())}
+    command = desk.mapped(WORKER.text).replace(".venv/bin/coatcheck", "exec .venv/bin/coatcheck")
+    async with deployed(desk):
+        worker = Child(["/bin/bash", "-c", command], cwd=desk.folder, environ={**desk.environ, **port})
+        try:
+            await desk.typed(TASK)
+            await eventually(lambda: "sent to me@example.org as " in worker.output(2**20), 30, "the task is done")
+            os.kill(worker.pid, signal.SIGTERM)
+            assert await asyncio.to_thread(worker.wait, 25) == 0, worker.output()
+        finally:
+            worker.close()
 
 
 async def _lists_every_call(desk: Desk) -> None:
