@@ -1,11 +1,18 @@
 """What may be where a library keeps its queues, when something or somebody has damaged it: anything at all."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 from redis.asyncio import Redis
+
+from service.inspector.answers import Problem, plain
+from service.inspector.causes import CAUSES
+from service.inspector.layout import Layout, Look
+from service.inspector.reading import ReadOnly
+from tests.kit.inspecting import Inspected
 
 #: Times in seconds, ms and ns of 2026, and what is none.
 SCORES = st.sampled_from(
@@ -27,7 +34,7 @@ class Value:
     kind: str
     content: Any
 
-    async def write(self, redis: Redis, key: str) -> None:
+    async def write(self, redis: Redis, key: bytes) -> None:
         match self.kind:
             case "string":
                 await redis.set(key, self.content)
@@ -70,3 +77,36 @@ def keyspace(
     """
     chosen = draw(st.sets(st.sampled_from(list(keys)), min_size=1))
     return {key: draw(right[key] if key in right and draw(st.booleans()) else value) for key in sorted(chosen)}
+
+
+async def all_problems(
+    inspected: Inspected, layout: type[Layout], held: Mapping[str, Value], queue: str, ids: Sequence[str]
+) -> list[Problem]:
+    """Fills Redis with `held`, asks of every queue all that can be asked, and gives the problems told of `queue`.
+
+    Fails if an answer cannot be written down, if a problem is of no known kind, or if looking changed anything.
+    """
+    await inspected.redis.flushall()
+    for name, value in held.items():
+        await value.write(inspected.redis, name.encode("utf-8", "surrogateescape"))
+    now_ms = await inspected.now_ms()
+
+    def look() -> Layout:
+        return layout(Look(ReadOnly(inspected.unwatched), now_ms))
+
+    hints = {found for name in held if (found := look().hint(name)) is not None}
+    told = list[Problem]()
+    async with inspected.unchanged():
+        for each in sorted({queue, *await look().queues(hints)}):
+            answers = [
+                await look().summary(each),
+                await look().detail(each),
+                *[await look().job(each, id_) for id_ in ids],
+            ]
+            problems = [it for answer in answers if answer is not None for it in answer.problems]
+            problems += await look().problems(each)
+            assert isinstance(await look().has(each), bool)
+            json.dumps(plain([answers, problems]), allow_nan=False)
+            assert {it.kind for it in problems} <= set(CAUSES)
+            told += problems if each == queue else []
+    return told
