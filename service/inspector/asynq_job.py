@@ -113,8 +113,9 @@ async def _surroundings(
 ) -> dict[str, Fact]:
     """What other keys say of it."""
     told: dict[str, Fact] = {}
-    if "active" in places.states:
-        told["worked_on_by"] = await worked_on_by(look, id_, found)
+    worker = await worked_on_by(look, id_, found) if "active" in places.states else None
+    if worker is not None:
+        told["worked_on_by"] = worker
     lock = record.get("unique_key") if record else None
     if lock:
         holder, left_ms = await look.reader.send([("GETRANGE", lock, 0, _LOCK_BYTES), ("PTTL", lock)])

@@ -8,6 +8,7 @@ stumbles over such an entry, and leaves it in its in-flight list for ever.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,8 +16,8 @@ from service.inspector.payloads import json_of, text_cut
 from service.inspector.times import Moment, moment
 
 MOST_BYTES: Final = 2**22  #: of one entry; a larger one is not decoded
-_FIELDS: Final = {"id": str, "task": dict, "queue": str, "max_retries": int, "attempt": int}
-_OF_TASK: Final = {"type": str, "payload": dict}
+_FIELDS: Final[Mapping[str, type]] = {"id": str, "task": dict, "queue": str, "max_retries": int, "attempt": int}
+_OF_TASK: Final[Mapping[str, type]] = {"type": str, "payload": dict}
 _OF_DEAD: Final = frozenset({"envelope", "error", "dead_at"})
 
 
@@ -55,10 +56,10 @@ def decode(entry: bytes) -> Envelope:
     wrapped = told.get("envelope")
     if not isinstance(wrapped, dict):
         return _envelope(told)
-    error, dead_at = told.get("error"), told.get("dead_at")
-    if not isinstance(error, str | None) or (dead_at is not None and not _is(dead_at, int)):
+    why, dead_at = told.get("error"), told.get("dead_at")
+    if not isinstance(why, str | None) or (dead_at is not None and not _is(dead_at, int)):
         raise NotAnEnvelope("a dead entry whose error is no text or whose time is no whole number")
-    return _envelope(wrapped, bare=False, error=error, dead_at=dead_at, more=sorted(told.keys() - _OF_DEAD))
+    return _envelope(wrapped, bare=False, error=why, dead_at=dead_at, more=sorted(told.keys() - _OF_DEAD))
 
 
 def _envelope(
@@ -88,7 +89,7 @@ def _json(value: object) -> bytes:
         raise NotAnEnvelope("JSON that is nested too deeply") from error
 
 
-def _check(told: dict[str, Any], fields: dict[str, type]) -> None:
+def _check(told: dict[str, Any], fields: Mapping[str, type]) -> None:
     for name, kind in fields.items():
         if not _is(told.get(name), kind):
             raise NotAnEnvelope(f"JSON whose {name} is missing or no {kind.__name__}")
