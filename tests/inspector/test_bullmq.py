@@ -4,7 +4,8 @@ Whether the layout is BullMQ's is test_bullmq_library.py's business.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ import pytest
 from service.inspector.answers import JobDetail, Problem
 from service.inspector.bullmq import BullMQ
 from service.inspector.bullmq_keys import QueueKeys, due_of, is_marker, priority_of, queue_of, score_at, sequence_of
+from service.inspector.layout import Look
 from service.inspector.payloads import READ_BYTES
+from service.inspector.reading import ReadOnly
 from service.inspector.seeking import EACH_END
 from service.inspector.times import Moment
+from service.transport import Encodable, Transport
 from tests.kit.inspecting import Inspected
 
 QUEUE = "mail"
@@ -158,6 +162,8 @@ async def test_what_nothing_holds_is_unknown_and_what_nobody_knows_is_nothing(ya
     assert (detail.state, detail.agrees) == ("unknown", False)
     assert [each.kind for each in detail.problems] == ["record-without-id"]
     assert await (await yard.inspected.look(BullMQ)).job(QUEUE, "2") is None
+    await yard.redis.set(KEYS.of("wait"), "of another type")
+    assert (await yard.asked("1")).state is None  # it may have been there
 
 
 async def test_a_job_in_the_middle_of_a_long_list_is_not_called_unknown(yard: Yard):
@@ -249,16 +255,15 @@ async def test_records_without_an_id_are_told(yard: Yard):
 
 
 async def test_a_queue_whose_name_is_a_pattern_is_looked_at_alone(inspected: Inspected):
-    for queue in ("a*", "ab"):
+    queues = ("a*", "a[b]", "a\\b", "ab")
+    for queue in queues:
         keys = QueueKeys(queue)
         await inspected.redis.hset(keys.of("meta"), "version", "bullmq:6.7.0")
         await inspected.redis.hset(keys.of("1"), mapping={"name": "lost", "timestamp": 1})
     await inspected.redis.lpush(QueueKeys("ab").of("wait"), "1")
-    found = {queue: await (await inspected.look(BullMQ)).problems(queue) for queue in ("a*", "ab")}
-    assert {queue: [each.kind for each in problems] for queue, problems in found.items()} == {
-        "a*": ["record-without-id"],
-        "ab": [],
-    }
+    found = {queue: await (await inspected.look(BullMQ)).problems(queue) for queue in queues}
+    told = {queue: [each.kind for each in problems] for queue, problems in found.items()}
+    assert told == {queue: [] if queue == "ab" else ["record-without-id"] for queue in queues}
 
 
 async def test_active_jobs_without_a_lock_are_told_since_when(yard: Yard):
@@ -278,10 +283,14 @@ async def test_overdue_jobs_are_told_with_the_oldest(yard: Yard):
     """Not those that are late by seconds: a worker that waits asks every 10."""
     for job, late_ms in (("hours", 5 * HOUR_MS), ("minutes", 120_000), ("now", 0), ("later", -HOUR_MS)):
         await yard.job("delayed", job, score_at(yard.now_ms - late_ms) + 3)
+    await yard.job("delayed", "no time", 5)
     problem = (await yard.problems())["due-not-moving"]
     assert (list(problem.ids), problem.count) == (["hours", "minutes"], 2)
     assert problem.since == Moment(yard.now_ms - 5 * HOUR_MS)
     assert "5 h" in problem.detail
+    (late,) = (await yard.asked("minutes")).problems
+    assert (late.kind, late.since) == ("due-not-moving", Moment(yard.now_ms - 120_000))
+    assert (await yard.asked("now")).problems == ()
     summary = await (await yard.inspected.look(BullMQ)).summary(QUEUE)
     assert summary.oldest_due == problem.since
     assert summary.next_due == Moment(yard.now_ms + HOUR_MS)
@@ -291,8 +300,9 @@ async def test_overdue_jobs_are_told_with_the_oldest(yard: Yard):
 async def test_a_score_that_is_no_time_is_told(yard: Yard, score):
     """Seconds and milliseconds are mixed up easily; a job with such a score runs at once, or never."""
     await yard.job("delayed", "1", score)
-    problem = (await yard.problems())["score-no-time"]
-    assert (list(problem.ids), problem.count) == (["1"], 1)
+    problems = await yard.problems()
+    assert set(problems) == {"score-no-time"}  # nor is it late
+    assert (list(problems["score-no-time"].ids), problems["score-no-time"].count) == (["1"], 1)
     assert "score-no-time" in {each.kind for each in (await yard.asked("1")).problems}
 
 
@@ -320,6 +330,97 @@ async def test_a_parent_that_waits_for_nobody_is_told(yard: Yard):
     problems = await yard.problems()
     assert set(problems) == {"waits-for-nothing"}
     assert list(problems["waits-for-nothing"].ids) == ["left"]
+
+
+async def test_ids_in_two_places_are_told(yard: Yard):
+    """Whether sorted sets hold both, or a list one of them; between lists, among what was read of them."""
+    for job, states in {"1": ("delayed", "failed"), "2": ("waiting", "completed"), "3": ("waiting", "active")}.items():
+        for state in states:
+            await yard.job(state, job, yard.now_ms * 4096 + HOUR_MS * 4096 if state == "delayed" else None)
+    await yard.job("waiting", "4")
+    found = await (await yard.inspected.look(BullMQ)).problems(QUEUE)
+    told = {each.detail: list(each.ids) for each in found}
+    assert told == {"in failed and delayed": ["1"], "in completed and waiting": ["2"], "in active and waiting": ["3"]}
+
+
+async def test_records_are_not_called_lost_for_being_in_the_middle_of_a_long_list(yard: Yard):
+    jobs = [str(number) for number in range(1, 25_001)]
+    await yard.place("waiting", *jobs)
+    for job in ("12499", "12500"):
+        await yard.record(job)
+    problems = await yard.problems()
+    assert "record-without-id" not in problems
+    assert "2,000 of 25,000 waiting" in problems["not-all-looked-at"].detail
+
+
+TAKEN = "HSET {1} processedOn {now}; SET {1:lock} token PX 60000; LREM {wait} 1 1; LPUSH {active} 1"
+FINISHED = "DEL {1:lock}; LREM {active} 1 1"
+RELEASED = "DEL {1:dependencies}; ZREM {waiting-children} 1; LPUSH {wait} 1"
+#: From a state, what the library does in one script each: between two requests of a look, or two in a row.
+STEPS = {
+    "taken": ("waiting", TAKEN),
+    "completed": ("active", f"{FINISHED}; ZADD {{completed}} {{now}} 1"),
+    "completed and removed": ("active", f"{FINISHED}; DEL {{1}}"),
+    "removed, then added again": (
+        "waiting",
+        "LREM {wait} 1 1; DEL {1}",
+        "HSET {1} name again data 1 timestamp {now}; LPUSH {wait} 1",
+    ),
+    "removed": ("delayed", "ZREM {delayed} 1; DEL {1}"),
+    "promoted": ("delayed", "ZREM {delayed} 1; LPUSH {wait} 1; HSET {1} delay 0"),
+    "tried again": ("active", f"{FINISHED}; LPUSH {{wait}} 1"),
+    "tried again, then taken": ("active", f"{FINISHED}; LPUSH {{wait}} 1", TAKEN),
+    "postponed": ("active", f"{FINISHED}; ZADD {{delayed}} {{later}} 1"),
+    "released": ("waiting-children", RELEASED),
+    "released, then waiting again": (
+        "waiting-children",
+        RELEASED,
+        "SADD {1:dependencies} 2; LREM {wait} 1 1; ZADD {waiting-children} {now} 1",
+    ),
+}
+
+
+class Meddling(Transport):
+    """Takes a step before each of some requests of a look, the first of them the one of this number."""
+
+    def __init__(self, inspected: Inspected, steps: Sequence[Callable[[], Awaitable[None]]], first: int) -> None:
+        super().__init__(inspected.pool)
+        self._steps, self.sent = {first + at: step for at, step in enumerate(steps)}, 0
+
+    async def send(self, commands: Sequence[tuple[Encodable, ...]], *, raising: bool = True) -> list[Any]:
+        self.sent += 1
+        if self.sent in self._steps:
+            await self._steps[self.sent]()
+        return await super().send(commands, raising=raising)
+
+
+@pytest.mark.parametrize("verb", ["problems", "job"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_job_that_moves_while_it_is_looked_at_has_no_problem(yard: Yard, step, verb):
+    """Whenever in the look it moves. Told otherwise, each look at a busy queue would tell of some."""
+    state, *scripts = STEPS[step]
+    later = score_at(yard.now_ms + HOUR_MS)
+
+    async def take(script: str) -> None:
+        pipeline = yard.redis.pipeline(transaction=True)
+        for command in script.replace("{now}", str(yard.now_ms)).replace("{later}", str(later)).split("; "):
+            words = (KEYS.of(word[1:-1]) if word.startswith("{") else word for word in command.split())
+            pipeline.execute_command(*words)
+        await pipeline.execute()
+
+    first, ended = 1, False
+    while not ended:
+        await yard.redis.flushdb()
+        await yard.redis.hset(KEYS.of("meta"), "version", "bullmq:6.7.0")
+        score = {"delayed": later, "waiting-children": yard.now_ms - HOUR_MS}.get(state)
+        await yard.job(state, "1", score)
+        meddling = Meddling(yard.inspected, [partial(take, script) for script in scripts], first)
+        look = BullMQ(Look(ReadOnly(meddling), yard.now_ms))
+        answer = await (look.problems(QUEUE) if verb == "problems" else look.job(QUEUE, "1"))
+        told = answer.problems if isinstance(answer, JobDetail) else answer or ()
+        assert list(told) == [], f"before request {first}"
+        ended = meddling.sent < first
+        first += 1
 
 
 @pytest.mark.parametrize(
