@@ -12,6 +12,8 @@ from pathlib import Path
 from bench.stage import Stage
 from service.child import Child, free_port
 
+Measured = dict[str, float]
+
 FOLDER = Path(__file__).parent / "peers"
 _REQUIREMENTS = FOLDER / "requirements.txt"
 #: Of the libraries that we are measured beside; they are no part of the project and not in its lock.
@@ -37,17 +39,17 @@ class WorkerProcess:
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         self._child = Child(argv, cwd=FOLDER, environ={**os.environ, **environment})
 
-    def measured(self, within_s: float) -> dict[str, float]:
+    def measured(self, within_s: float) -> Measured:
         """Blocks until it has told."""
         self._child.wait_until(lambda: self._told() is not None, within_s)
         if (told := self._told()) is None:
             raise RuntimeError(f"a worker has measured nothing: {self._child.output()}")
         return told
 
-    def _told(self) -> dict[str, float] | None:
+    def _told(self) -> Measured | None:
         for line in self._child.output().splitlines():
             if line.startswith('{"measured"'):
-                figures: dict[str, float] = json.loads(line)["measured"]
+                figures: Measured = json.loads(line)["measured"]
                 return figures
         return None
 

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from redis import Redis
 
 from bench import workers
 from bench.figures import Figure, Target, at_most, ratio_at_least, ratio_at_most
 from bench.stage import Stage
-from bench.workers import Peer, WorkerProcess
+from bench.workers import Measured, Peer, WorkerProcess
 from service.envelope import build
 from service.keys import Keys
 
@@ -38,25 +39,29 @@ def throughput(stage: Stage) -> list[Figure]:
     peers = [*_BESIDE_ASYNC, *_BESIDE_SYNC]
     chosen = {peer.name: _best_setting(stage, python, peer) for peer in peers}
     ours, theirs = stage.interleaved(
-        lambda: {kind: _our_rate(stage, kind, jobs) for kind in ("async", "sync")},
+        lambda: {kind: _ours(stage, kind, jobs) for kind in ("async", "sync")},
         lambda: {
-            peer.name: _rate(stage, python, peer, chosen[peer.name], stage.scaled(peer.jobs, peer.jobs // 2))
+            peer.name: _theirs(stage, python, peer, chosen[peer.name], stage.scaled(peer.jobs, peer.jobs // 2))
             for peer in peers
         },
     )
     return [
-        Figure(
-            "worker",
-            f"no-op jobs, {kind} handlers; beside {peer.version}",
-            "jobs/s",
-            [rates[kind] for rates in ours],
-            [rates[peer.name] for rates in theirs],
-            ratio_at_least(1),
-            note=f"its best setting: {chosen[peer.name]}",
-        )
+        _beside(peer, chosen[peer.name], kind, [run[kind] for run in ours], [run[peer.name] for run in theirs])
         for kind, beside in (("async", _BESIDE_ASYNC), ("sync", _BESIDE_SYNC))
         for peer in beside
     ]
+
+
+def _beside(peer: Peer, setting: str, kind: str, ours: Sequence[Measured], theirs: Sequence[Measured]) -> Figure:
+    rates, cpu_us = ([[run[what] for run in runs] for runs in (ours, theirs)] for what in ("jobs_per_s", "cpu_us"))
+    return Figure(
+        "worker",
+        f"no-op jobs, {kind} handlers; beside {peer.version}",
+        "jobs/s",
+        *rates,
+        ratio_at_least(1),
+        note="CPU of the process a job: {:.0f} and {:.0f} µs; setting {}".format(*map(median, cpu_us), setting),
+    )
 
 
 def wake(stage: Stage) -> list[Figure]:
@@ -83,35 +88,35 @@ def _idle(stage: Stage, queues: int, target: Target | None) -> Figure:
 
 
 def _best_setting(stage: Stage, python: Path, peer: Peer) -> str:
-    rates = {setting: _rate(stage, python, peer, setting, peer.jobs // 5) for setting in peer.settings}
+    rates = {each: _theirs(stage, python, peer, each, peer.jobs // 5)["jobs_per_s"] for each in peer.settings}
     stage.told(f"{peer.version}: " + ", ".join(f"{setting}: {rate:,.0f}/s" for setting, rate in rates.items()))
     return max(rates, key=lambda setting: rates[setting])
 
 
-def _rate(stage: Stage, python: Path, peer: Peer, setting: str, jobs: int) -> float:
+def _theirs(stage: Stage, python: Path, peer: Peer, setting: str, jobs: int) -> Measured:
     with Redis.from_url(stage.bound_url) as client:
         client.flushdb()
         with workers.program(python, f"peer_{peer.name}", stage.bound_url, jobs, *setting.split()) as process:
-            rate = process.measured(_WITHIN_S)["jobs_per_s"]
+            measured = process.measured(_WITHIN_S)
         client.flushdb()
-    return rate
+    return measured
 
 
-def _our_rate(stage: Stage, kind: str, jobs: int) -> float:
+def _ours(stage: Stage, kind: str, jobs: int) -> Measured:
     of = Keys().queue(_QUEUE)
     with Redis.from_url(stage.redis.url) as client:
         client.flushdb()
         for _ in range(0, jobs, _FILL):
             client.lpush(of.ready, *(build(kind, None, _QUEUE) for _ in range(_FILL)))
         with workers.ours(stage, [_QUEUE], jobs) as process:
-            rate = process.measured(_WITHIN_S)["jobs_per_s"]
+            measured = process.measured(_WITHIN_S)
         if left := [key for key in client.scan_iter("*{*") if key != of.departed.encode()]:
             raise RuntimeError(f"jobs were not settled: {left}")
         client.flushdb()
-    return rate
+    return measured
 
 
-def _our_wake(stage: Stage, jobs: int) -> dict[str, float]:
+def _our_wake(stage: Stage, jobs: int) -> Measured:
     with (
         Redis.from_url(stage.redis.url) as client,
         _idle_worker(stage, client, _WAKE_QUEUES, jobs) as process,
@@ -138,7 +143,7 @@ def _send(client: Redis, queue: str, sent_ns: int) -> None:
     client.lpush(Keys().queue(queue).ready, build("wake", sent_ns, queue))
 
 
-def _bare_wake(stage: Stage, jobs: int) -> dict[str, float]:
+def _bare_wake(stage: Stage, jobs: int) -> Measured:
     with Redis.from_url(stage.bound_url) as client:
         client.flushdb()
         with workers.program(sys.executable, "bare_blmove", stage.bound_url, jobs) as process:

@@ -13,19 +13,23 @@ def tell(**figures: float) -> None:
 
 
 class Meter:
-    """Jobs a second, from the beginning of the first job to that of the last. Safe across threads."""
+    """Jobs a second and CPU of this process a job, from the beginning of the first job to that of the last.
+
+    Safe across threads.
+    """
 
     def __init__(self) -> None:
         self.jobs = 0  #: how many there will be
         self._calls = itertools.count(1)  # one step of the interpreter: no lock that slows those with threads
-        self._began_s = 0.0
+        self._began_s = self._cpu_s = 0.0
 
     def job(self) -> None:
         call = next(self._calls)
         if call == 1:
-            self._began_s = time.perf_counter()
+            self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
         elif call == self.jobs:
-            tell(jobs_per_s=(self.jobs - 1) / (time.perf_counter() - self._began_s))
+            took_s, used_s, jobs = time.perf_counter() - self._began_s, time.process_time() - self._cpu_s, call - 1
+            tell(jobs_per_s=jobs / took_s, cpu_us=used_s / jobs * 1e6)
 
 
 class Lateness:
