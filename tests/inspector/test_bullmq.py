@@ -6,6 +6,7 @@ Whether the layout is BullMQ's is test_bullmq_library.py's business.
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +78,13 @@ class Yard:
 async def yard(inspected: Inspected) -> Yard:
     await inspected.redis.hset(KEYS.of("meta"), mapping={"version": "bullmq:6.7.0", "opts.maxLenEvents": 10000})
     return Yard(inspected, await inspected.now_ms())
+
+
+def test_it_was_checked_against_the_releases_that_it_says():
+    """test_bullmq_library.py runs those of the lock file."""
+    wanted = json.loads((Path(__file__).parent / "bullmq/package.json").read_text())["dependencies"]
+    releases = [wanted[name].removeprefix("npm:bullmq@") for name in ("bullmq5", "bullmq6")]
+    assert BullMQ.checked_against == f"bullmq {' and '.join(releases)}"
 
 
 @pytest.mark.parametrize(
