@@ -117,21 +117,12 @@ class Coatcheck:
     async def _entries(
         self, of: QueueKeys, state: str, members: Sequence[tuple[bytes, float]], found: Findings
     ) -> Sequence[Entry]:
-        """With what their records say."""
+        """With what else is kept of them."""
         shown = [member_of(member, score) for member, score in members]
-        sizes: list[Command] = [("HSTRLEN", of.bodies, each.id) for each in shown]
-        lengths: list[Command] = [("HSTRLEN", of.trouble, each.id) for each in shown]
-        replies = await self._reader.send([*sizes, *lengths])
-        small = [
-            (found.told(reply, of.trouble, 0) or _RECORD_BYTES + 1) <= _RECORD_BYTES for reply in replies[len(sizes) :]
-        ]
-        records: list[Command] = [
-            ("HGET", of.trouble, each.id) for each, is_small in zip(shown, small, strict=True) if is_small
-        ]
-        troubles = iter(await self._reader.send(records))
+        sizes = await self._reader.send([("HSTRLEN", of.bodies, each.id) for each in shown])
+        troubles = await self._troubles(of, [each.id for each in shown], found)
         entries = []
-        for each, size, is_small in zip(shown, replies[: len(sizes)], small, strict=True):
-            trouble = found.told(next(troubles), of.trouble, None) if is_small else None
+        for each, size, trouble in zip(shown, sizes, troubles, strict=True):
             facts: dict[str, Fact] = {"backend": each.backend or "not a reference"}
             if each.backend == INLINE:
                 facts["payload_bytes"] = found.told(size, of.bodies, 0)
@@ -141,6 +132,15 @@ class Coatcheck:
                 facts["trouble"] = text_cut(trouble)
             entries.append(Entry(text_cut(each.text), moment(each.score), facts))
         return entries
+
+    async def _troubles(self, of: QueueKeys, ids: Sequence[str], found: Findings) -> list[bytes | None]:
+        """The record of each, None where there is none, or one that is too large to be one."""
+        lengths = await self._reader.send([("HSTRLEN", of.trouble, each) for each in ids])
+        sizes = [found.told(length, of.trouble, 0) for length in lengths]
+        there = [each for each, size in zip(ids, sizes, strict=True) if 0 < size <= _RECORD_BYTES]
+        replies = await self._reader.send([("HGET", of.trouble, each) for each in there])
+        records = {each: found.told(reply, of.trouble, None) for each, reply in zip(there, replies, strict=True)}
+        return [records.get(each) for each in ids]
 
     async def _ready(self, of: QueueKeys, found: Findings) -> StateDetail:
         """The oldest is at the right of the list, and is taken next."""
