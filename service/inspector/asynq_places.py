@@ -57,7 +57,7 @@ async def _in_list(reader: ReadOnly, structure: Structure, id_: str, places: Pla
         found.told(error, structure.key, None)
         return
     if sought.found_at is not None:
-        position = sought.total - 1 - sought.found_at
+        position = sought.total - 1 - sought.found_at if structure.state == "pending" else None
         places.held.append(Place(structure.state, structure.key, position=position))
     unsought = sought.unsought(structure.state, structure.key)
     if unsought is not None:

@@ -1,6 +1,7 @@
 """Entries of redis_task_queue's lists and sets, which have to be looked into: pages from both ends, within bounds."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -129,6 +130,15 @@ async def shared(reader: ReadOnly, keys: RtqKeys, found: Findings, most: int = _
     lists, complete = await workers(reader, keys, found)
     in_flight = {it.key: await sweep(reader, it, found, most) for it in lists}
     return Shared(in_flight, await sweep(reader, keys.dead, found, most), complete)
+
+
+def ids_of(entries: Sequence[bytes]) -> list[str]:
+    """Of those that are envelopes."""
+    ids = list[str]()
+    for entry in entries:
+        with suppress(NotAnEnvelope):
+            ids.append(decode(entry).id)
+    return ids
 
 
 async def _pages(

@@ -31,7 +31,7 @@ class Envelope:
 
     id: str
     type: str
-    payload: bytes  #: JSON
+    payload: bytes  #: JSON, without blanks, as the library spells it
     queue: str
     max_retries: int
     attempt: int
@@ -84,7 +84,7 @@ def _envelope(
 
 def _json(value: object) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     except RecursionError as error:
         raise NotAnEnvelope("JSON that is nested too deeply") from error
 

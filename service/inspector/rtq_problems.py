@@ -8,11 +8,12 @@ from service.inspector.findings import Findings
 from service.inspector.layout import EXAMPLES, SAMPLE, Look
 from service.inspector.payloads import text_cut
 from service.inspector.reading import OverBudget
-from service.inspector.rtq_entries import Shared, Sweep, shared, sweep
+from service.inspector.rtq_entries import Shared, Sweep, ids_of, shared, sweep
 from service.inspector.rtq_job import LATE_MS
 from service.inspector.rtq_keys import RtqKeys
 from service.inspector.structures import Structure, no_times
 from service.inspector.times import FIRST_MS, moment
+from service.inspector.weighing import afford
 
 
 async def problems_of(look: Look, keys: RtqKeys, queue: str) -> Sequence[Problem]:
@@ -48,13 +49,15 @@ async def _sweeps(look: Look, keys: RtqKeys, queue: str, found: Findings) -> tup
 
 async def _overdue(look: Look, delayed: Structure, found: Findings) -> None:
     key, span = delayed.key, (FIRST_MS, f"({look.now_ms - LATE_MS}")
+    few = await afford(look.reader, key, "ZCARD", EXAMPLES)
     replies = await look.reader.send(
-        [("ZCOUNT", key, *span), ("ZRANGE", key, *span, "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")]
+        [("ZCOUNT", key, *span), ("ZRANGE", key, *span, "BYSCORE", "LIMIT", 0, few, "WITHSCORES")]
     )
-    count, first = (found.told(reply, key, None) for reply in replies)
-    if count and first:
+    count, rows = (found.told(reply, key, []) for reply in replies)
+    if count:
         detail = f"{count:,} due in delayed, which a worker of the queue moves within seconds while it is idle"
-        found.add("due-not-moving", detail, count=count, since=moment(first[1]))
+        since = moment(rows[1]) if rows else None
+        found.add("due-not-moving", detail, ids_of(rows[::2]), count=count, since=since)
 
 
 def _in_flight(keys: RtqKeys, common: Shared, queue: str, found: Findings) -> None:

@@ -142,6 +142,7 @@ async def test_what_is_due_and_does_not_move_is_told(inspected: Inspected, mail:
         await mail.enqueue(id_, now_ms - ago_ms)
     [told] = await problems(inspected)
     assert (told.kind, told.count, told.since) == ("due-not-moving", 2, Moment(now_ms - 3_600_000))
+    assert list(told.ids) == ["oldest", "old"]
     assert [it.kind for it in (await job(inspected, "old")).problems] == ["due-not-moving"]
     assert list((await job(inspected, "on its way")).problems) == []
 
