@@ -42,5 +42,5 @@ class RtqKeys:
         return key.removeprefix(self.in_flight("").key)
 
     def queue_of(self, key: str) -> str | None:
-        start = self.pending("").key
+        start = f"{self.prefix}:queue:"
         return key.removeprefix(start).removesuffix(_DELAYED) or None if key.startswith(start) else None
