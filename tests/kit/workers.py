@@ -9,10 +9,12 @@ async with a_workshop(redis_url) as shop:
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
+
+import pytest
 
 from service.keys import Keys
 from service.settings import Settings, load
@@ -21,10 +23,13 @@ from service.worker import Worker
 from service.worker.opening import shift_of
 from service.worker.shift import Shift
 from storage_backends.reference import Reference
-from tests.kit.servers import client_of
+from tests.kit.servers import client_of, no_traces
 from tests.kit.waiting import eventually
 
 QUEUE = "emails"
+QUEUES = (QUEUE, "critical", "default", "low", "a", "b", "legacy")
+GROUP = "mailers"
+both_kinds = pytest.mark.parametrize("shop", ["list", "stream"], indirect=True)  #: of ready queues
 #: Pauses short, and time limits long enough for a machine that is busy with other things.
 PACE = {
     "WORKER__BACKOFF_MIN": "10ms",
@@ -42,6 +47,12 @@ def envelope(type_: str, payload: Any = None, **fields: Any) -> bytes:
     return json.dumps(told | {"attempt": 0} | fields).encode()
 
 
+def queues_environ(streams: Collection[str]) -> dict[str, str]:
+    """The settings by which these are streams."""
+    told = {queue: {"ready_kind": "stream", "ready_group": GROUP} for queue in streams}
+    return {"COATCHECK_QUEUES": json.dumps(told)} if told else {}
+
+
 class AtWork:
     """A shift, and the service under it."""
 
@@ -53,10 +64,10 @@ class AtWork:
 class Workshop:
     """Use `a_workshop`."""
 
-    def __init__(self, redis_url: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, redis_url: str, environ: Mapping[str, str], streams: Collection[str] = ()) -> None:
         self.redis_url = redis_url
-        self.environ = dict(environ)
-        self.keys = Keys()
+        self.environ = {**environ, **queues_environ(streams)}
+        self.keys = Keys(streams=dict.fromkeys(streams, GROUP))
         self.redis = client_of(redis_url)
 
     def settings(self, redis_url: str | None = None, **more: str) -> Settings:
@@ -100,11 +111,21 @@ class Workshop:
             await service.close()
 
     async def push(self, queue: str, *payloads: bytes) -> None:
-        await self.redis.lpush(self.keys.queue(queue).ready, *payloads)
+        of = self.keys.queue(queue)
+        if of.group is None:
+            await self.redis.lpush(of.ready, *payloads)
+            return
+        async with self.redis.pipeline(transaction=False) as adding:
+            for payload in payloads:
+                adding.xadd(of.ready, {"payload": payload})
+            await adding.execute()
 
     async def inflight(self, queue: str = QUEUE) -> dict[str, list[bytes]]:
         """Worker -> what is in its hands, of all that have something."""
-        prefix = self.keys.queue(queue).inflight("")
+        of = self.keys.queue(queue)
+        if of.group is not None:
+            return await self._pending(of.ready, of.group)
+        prefix = of.inflight("")
         keys = [key.decode() for key in await self.redis.keys(f"{prefix.replace('{', '[{]')}*")]
         return {key.removeprefix(prefix): await self.redis.lrange(key, 0, -1) for key in keys}
 
@@ -112,12 +133,27 @@ class Workshop:
         """Waits until nothing is ready and nothing in anybody's hands."""
 
         async def nothing() -> bool:
-            left = await self.redis.llen(self.keys.queue(queue).ready)
+            of = self.keys.queue(queue)
+            left = await (self.redis.llen(of.ready) if of.group is None else self.redis.xlen(of.ready))
             assert not left, f"{left} ready"
             assert not await self.inflight(queue), "in flight"
             return True
 
         await eventually(nothing, within_s, f"nothing is left to do in {queue}")
+
+    async def nothing_left(self, *besides: str) -> None:
+        """But for empty streams: their groups know where they are."""
+        streams = [self.keys.queue(queue).ready for queue in QUEUES if self.keys.queue(queue).group is not None]
+        for ready in streams:
+            assert await self.redis.xlen(ready) == 0
+        await no_traces(self.redis, besides=(self.keys.meta, *streams, *besides))
+
+    async def _pending(self, ready: str, group: str) -> dict[str, list[bytes]]:
+        held: dict[str, list[bytes]] = {}
+        for entry in await self.redis.xpending_range(ready, group, "-", "+", 10_000):
+            found = await self.redis.xrange(ready, entry["message_id"], entry["message_id"])
+            held.setdefault(entry["consumer"].decode(), []).extend(fields[b"payload"] for _, fields in found)
+        return held
 
     async def dead(self, queue: str = QUEUE, count: int = 1, within_s: float = 10) -> list[dict[str, Any]]:
         """The records of the dead jobs, once there are so many, with their payload in `body` if that is in Redis."""
@@ -171,8 +207,9 @@ class Gate:
 
 
 @asynccontextmanager
-async def a_workshop(redis_url: str, **environ: str) -> AsyncIterator[Workshop]:
-    shop = Workshop(redis_url, environ)
+async def a_workshop(redis_url: str, *, streams: Collection[str] = (), **environ: str) -> AsyncIterator[Workshop]:
+    """`streams`: queues whose ready keys are streams."""
+    shop = Workshop(redis_url, environ, streams)
     try:
         yield shop
     finally:

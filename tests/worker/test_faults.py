@@ -7,11 +7,11 @@ import pytest
 from service.scripts import Scripts
 from service.worker import Context, Retry, Worker
 from tests.kit.proxy import Proxy
-from tests.kit.servers import no_traces
 from tests.kit.waiting import eventually
-from tests.kit.workers import QUEUE, QUICK, AtWork, Gate, Log, Workshop, envelope
+from tests.kit.workers import QUEUE, QUICK, AtWork, Gate, Log, Workshop, both_kinds, envelope
 from tests.kit.yards import counted
 
+pytestmark = both_kinds
 SHA = {script.name: script.sha.encode() for script in Scripts()}
 
 
@@ -56,7 +56,7 @@ async def test_a_turn_whose_answer_is_lost_loses_no_job(
         await log.has(100)
         await shop.idle()
     assert sorted(log.seen) == sorted(f"{number}" for number in range(100))
-    await no_traces(shop.redis, besides=(shop.keys.meta, shop.keys.queue(QUEUE).departed))
+    await shop.nothing_left(shop.keys.queue(QUEUE).departed)
 
 
 @pytest.mark.parametrize("lost", ["reply", "request"])
@@ -67,7 +67,7 @@ async def test_an_idle_worker_whose_wake_up_is_lost_still_does_the_job(
     """The job is popped, its payload on a connection that is dead. The worker finds it among its holdings."""
     async with shop.at_work(noting(log), redis_url=proxy.url, REDIS__TIMEOUT="500ms", WORKER__BLOCK="200ms", **QUICK):
         swallow = proxy.swallow_reply if lost == "reply" else proxy.swallow_request
-        trap = swallow(lambda request: b"BLMOVE" in request, then_silence=silence)
+        trap = swallow(lambda request: b"BLMOVE" in request or b"BLOCK" in request, then_silence=silence)
         if lost == "reply":
             await eventually(lambda: trap.request, described="a pop is on its way")
         await shop.push(QUEUE, envelope("note", id="7"))

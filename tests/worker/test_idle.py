@@ -11,7 +11,7 @@ from service.worker import Context, Worker
 from tests.kit.proxy import Proxy
 from tests.kit.servers import client_of
 from tests.kit.waiting import eventually
-from tests.kit.workers import Log, Workshop, a_workshop, envelope
+from tests.kit.workers import QUEUES as STREAMS, Log, Workshop, a_workshop, both_kinds, envelope
 
 QUEUES = ("critical", "default", "low")
 
@@ -50,6 +50,7 @@ async def each_queue_wakes_it(shop: Workshop, log: Log) -> list[float]:
     return took
 
 
+@both_kinds
 async def test_a_job_on_any_queue_wakes_it_within_milliseconds(shop: Workshop, log: Log) -> None:
     """Not only on the first: a worker that asks one queue after another makes the others wait."""
     async with shop.at_work(noting(log), *QUEUES):
@@ -62,6 +63,7 @@ async def commands(shop: Workshop) -> int:
     return int((await shop.redis.info("stats"))["total_commands_processed"])
 
 
+@both_kinds
 async def test_an_idle_worker_costs_redis_less_than_3_commands_a_second(shop: Workshop, log: Log) -> None:
     """With heartbeats, the looks for dead workers, and everything else that the process does."""
     async with shop.at_work(noting(log), *QUEUES):
@@ -77,6 +79,7 @@ async def kill_connections(shop: Workshop) -> None:
     await shop.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
+@both_kinds
 async def test_it_wakes_after_its_connections_were_killed(shop: Workshop, log: Log) -> None:
     async with shop.at_work(noting(log), *QUEUES) as work:
         await asleep(shop)
@@ -85,11 +88,14 @@ async def test_it_wakes_after_its_connections_were_killed(shop: Workshop, log: L
         assert work.shift.alive().ok
 
 
+@pytest.mark.parametrize("streams", [(), STREAMS], ids=["list", "stream"])
 @pytest.mark.parametrize("how", ["restart", "kill"])
-async def test_it_wakes_after_redis_was_restarted(own_redis: Callable[..., RedisServer], log: Log, how: str) -> None:
+async def test_it_wakes_after_redis_was_restarted(
+    own_redis: Callable[..., RedisServer], log: Log, how: str, streams: tuple[str, ...]
+) -> None:
     """Which forgets the scripts, the connections, and here the worker itself, for nothing is on disk."""
     server = own_redis()
-    async with a_workshop(server.url) as shop, shop.at_work(noting(log), *QUEUES) as work:
+    async with a_workshop(server.url, streams=streams) as shop, shop.at_work(noting(log), *QUEUES) as work:
         await asleep(shop)
         if how == "kill":
             server.kill()
@@ -100,6 +106,7 @@ async def test_it_wakes_after_redis_was_restarted(own_redis: Callable[..., Redis
         assert work.shift.alive().ok
 
 
+@both_kinds
 async def test_it_wakes_after_its_connections_died_without_a_word(shop: Workshop, log: Log, redis_proxy: Proxy) -> None:
     """A firewall that forgets a connection tells neither end."""
     async with shop.at_work(
@@ -116,6 +123,7 @@ async def test_it_wakes_after_its_connections_died_without_a_word(shop: Workshop
         assert work.shift.alive().ok
 
 
+@both_kinds
 async def test_a_worker_that_is_full_leaves_jobs_to_others(shop: Workshop, log: Log) -> None:
     """Its sleeping connection may pop a job that it has no hand free for: that goes back at once."""
     gate, full = asyncio.Event(), Worker()

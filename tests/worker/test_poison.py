@@ -5,7 +5,7 @@ import json
 import pytest
 
 from service.worker import Worker
-from tests.kit.workers import QUEUE, Log, Workshop, envelope
+from tests.kit.workers import QUEUE, Log, Workshop, both_kinds, envelope
 
 GOOD = envelope("note")
 
@@ -34,6 +34,7 @@ POISON = {
 }
 
 
+@both_kinds
 @pytest.mark.parametrize("kind", POISON)
 async def test_poison_is_dead_with_its_reason_and_the_jobs_around_it_are_done(
     shop: Workshop, log: Log, kind: str
@@ -63,6 +64,7 @@ async def test_an_id_that_no_text_could_be_is_an_id_all_the_same(shop: Workshop,
         await shop.idle()
 
 
+@both_kinds
 async def test_a_payload_of_16_mib_is_worked_on(shop: Workshop, log: Log) -> None:
     worker = Worker()
     worker.task("note")(lambda payload: log.add(len(payload)))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.processes import Process
 from tests.kit.waiting import eventually
-from tests.kit.workers import QUEUE, QUICK, Workshop, envelope
+from tests.kit.workers import QUEUE, QUICK, Workshop, both_kinds, envelope
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, and PDEATHSIG is Linux's")
 
@@ -51,8 +51,8 @@ def app(tmp_path: Path) -> Path:
 
 @contextmanager
 def working(shop: Workshop, app: Path, *options: str, **more: str) -> Iterator[Process]:
-    environ = {f"COATCHECK_{name}": value for name, value in {"REDIS__URL": shop.redis_url, **more}.items()}
-    process = Process(environ, "worker", "app:app", *(options or ("--queue", QUEUE)), cwd=app)
+    given = {f"COATCHECK_{name}": value for name, value in {"REDIS__URL": shop.redis_url, **more}.items()}
+    process = Process({**shop.environ, **given}, "worker", "app:app", *(options or ("--queue", QUEUE)), cwd=app)
     try:
         yield process
     finally:
@@ -104,6 +104,7 @@ async def test_what_is_not_finished_within_the_grace_period_goes_back(shop: Work
     assert not await shop.inflight()
 
 
+@both_kinds
 async def test_a_job_that_kills_its_process_each_time_ends_dead_and_takes_no_other_with_it(
     shop: Workshop, app: Path
 ) -> None:
