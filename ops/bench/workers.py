@@ -62,12 +62,12 @@ class WorkerProcess:
 
 
 @contextmanager
-def ours(stage: Stage, queues: Sequence[str], jobs: int) -> Iterator[WorkerProcess]:
-    """`coatcheck worker` as it is without any setting; at the end it is stopped in order."""
+def ours(stage: Stage, queues: Sequence[str], jobs: int, kind: str = "list") -> Iterator[WorkerProcess]:
+    """`coatcheck worker` as it is without any setting, on ready lists or streams; at the end it is stopped in order."""
     program = Path(sys.executable).parent / "coatcheck"
     chosen = [word for queue in queues for word in ("--queue", queue)]
     environment = {
-        **stage.environment(),
+        **stage.environment(QUEUES=json.dumps({queue: {"ready_kind": kind} for queue in queues})),
         "COATCHECK_HTTP__PORT": str(free_port()),
         "COATCHECK_LOG__LEVEL": "warning",
         "BENCH_JOBS": str(jobs),

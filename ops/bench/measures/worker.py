@@ -29,6 +29,9 @@ _BESIDE_SYNC = (
     Peer("huey", 12_000, ("1", "4", "8", "16")),
 )
 
+#: Kind of handlers, kind of ready queue.
+_OURS = {"async": ("async", "list"), "sync": ("sync", "list"), "stream": ("async", "stream")}
+
 _WAKE_QUEUES = [f"wake-{number}" for number in range(10)]
 _PAUSE_S = (0.005, 0.03)  #: between two jobs
 _SETTLE_S = 2.0
@@ -39,17 +42,19 @@ def throughput(stage: Stage) -> list[Figure]:
     peers = [*_BESIDE_ASYNC, *_BESIDE_SYNC]
     chosen = {peer.name: _best_setting(stage, python, peer) for peer in peers}
     ours, theirs = stage.interleaved(
-        lambda: {kind: _ours(stage, kind, jobs) for kind in ("async", "sync")},
+        lambda: {name: _ours(stage, *how, jobs) for name, how in _OURS.items()},
         lambda: {
             peer.name: _theirs(stage, python, peer, chosen[peer.name], stage.scaled(peer.jobs, peer.jobs // 2))
             for peer in peers
         },
     )
-    return [
+    beside = [
         _beside(peer, chosen[peer.name], kind, [run[kind] for run in ours], [run[peer.name] for run in theirs])
-        for kind, beside in (("async", _BESIDE_ASYNC), ("sync", _BESIDE_SYNC))
-        for peer in beside
+        for kind, libraries in (("async", _BESIDE_ASYNC), ("sync", _BESIDE_SYNC))
+        for peer in libraries
     ]
+    from_stream = [run["stream"]["jobs_per_s"] for run in ours]
+    return [*beside, Figure("worker", "no-op jobs, async handlers; the ready queue a stream", "jobs/s", from_stream)]
 
 
 def _beside(peer: Peer, setting: str, kind: str, ours: Sequence[Measured], theirs: Sequence[Measured]) -> Figure:
@@ -102,18 +107,32 @@ def _theirs(stage: Stage, python: Path, peer: Peer, setting: str, jobs: int) -> 
     return measured
 
 
-def _ours(stage: Stage, kind: str, jobs: int) -> Measured:
+def _ours(stage: Stage, kind: str, ready_kind: str, jobs: int) -> Measured:
     of = Keys().queue(_QUEUE)
     with Redis.from_url(stage.redis.url) as client:
         client.flushdb()
-        for _ in range(0, jobs, _FILL):
-            client.lpush(of.ready, *(build(kind, None, _QUEUE) for _ in range(_FILL)))
-        with workers.ours(stage, [_QUEUE], jobs) as process:
+        _filled(client, of.ready, kind, ready_kind, jobs)
+        with workers.ours(stage, [_QUEUE], jobs, ready_kind) as process:
             measured = process.measured(_WITHIN_S)
-        if left := [key for key in client.scan_iter("*{*") if key != of.departed.encode()]:
+        left = {key.decode() for key in client.scan_iter("*{*")} - {of.departed}
+        if ready_kind == "stream" and not client.xlen(of.ready):
+            left.discard(of.ready)  # entries are deleted when they are acknowledged, and the empty stream stays
+        if left:
             raise RuntimeError(f"jobs were not settled: {left}")
         client.flushdb()
     return measured
+
+
+def _filled(client: Redis, ready: str, kind: str, ready_kind: str, jobs: int) -> None:
+    for _ in range(0, jobs, _FILL):
+        with client.pipeline(transaction=False) as pipe:
+            for _ in range(_FILL):
+                envelope = build(kind, None, _QUEUE)
+                if ready_kind == "stream":
+                    pipe.xadd(ready, {"payload": envelope, "reference": "", "due": int(time.time() * 1000)})
+                else:
+                    pipe.lpush(ready, envelope)
+            pipe.execute()
 
 
 def _our_wake(stage: Stage, jobs: int) -> Measured:
