@@ -169,7 +169,9 @@ class WorkerSettings(_Group):
     max_retries: Annotated[Integer, between(0, 1000)] = setting(8, "Retries of payloads that do not say it themselves")
     backoff_min_s: Pause = setting("1s", "Longest pause before the first retry; it doubles. The pause is random below")
     backoff_max_s: Pause = setting("10m", "Longest pause between attempts")
-    max_deaths: Count = setting(5, "Workers that may die with a job in hand; then it is dead")
+    max_deaths: Annotated[Integer, between(2, 1000)] = setting(
+        5, "So many workers may die with a job in hand; then it is dead"
+    )
 
 
 class Settings(BaseSettings):

@@ -67,6 +67,7 @@ class Crew:
         self._held_bytes = 0
         self._running = 0
         self._done = 0
+        self._hung = 0
         self._asked = 0
         self._mean_s = _UNKNOWN_S  # of one job
         self._ended_s = time.monotonic()  # the last one
@@ -91,8 +92,11 @@ class Crew:
         self.refill()
 
     def sick(self) -> list[str]:
-        """Names of hands that ended without being told to."""
-        return [hand.get_name() for hand in self._hands if hand.done() and not self._stopping]
+        """What only a restart mends, in words."""
+        sick = [f"{hand.get_name()} is dead" for hand in self._hands if hand.done() and not self._stopping]
+        if self._hung == self._concurrency:
+            sick.append("every hand waits for a thread whose time was up")
+        return sick
 
     async def stop(self, grace_s: float) -> int:
         """What has not begun goes back at once; what runs has `grace_s`, then it is cancelled.
@@ -226,7 +230,11 @@ class Crew:
             await self._settle(lane, entry, verdict, seconds)
             if slot.thread_over is not None:
                 log.warning("a thread goes on after its time was up", queue=lane.queue, task=verdict.task)
-                await self._parked_at(slot.thread_over)
+                self._hung += 1
+                try:
+                    await self._parked_at(slot.thread_over)
+                finally:
+                    self._hung -= 1
                 slot.thread_over = None
             return
 

@@ -133,7 +133,9 @@ class Handling:
             if current is None or current.cancelling():
                 raise
             return error  # it cancelled itself, or something in it
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a handler may raise anything; the verdict is its handling
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  a handler may raise anything; the verdict is its handling
             return error
         return None
 

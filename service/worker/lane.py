@@ -237,6 +237,7 @@ class Lane:
             raise
         if entry is not None and entry.worker == self.source.worker and not self._lost:
             self._hold([entry])
+            self.struck = True  # perhaps; the next turn tells
             self.crew.received(self, [entry], 0)
             self._awake()
         return 0.0
@@ -319,6 +320,7 @@ class Lane:
         if adopted:
             log.warning("adopted", queue=self.queue, jobs=len(adopted))
             self._hold(adopted)
+            self.struck = True
             self.crew.received(self, adopted, 0)
         self.crew.refill()
 

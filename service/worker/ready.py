@@ -45,7 +45,7 @@ class ReadySource(ABC):
     ) -> None:
         """Who is not heard of for `patience_ms` is taken for dead. `wait` takes up to `block_s`, far less than that."""
         self.queue = queue
-        self.worker = ""
+        self.worker = self._begun_as = ""
         self._runner = runner
         self._transport = transport
         self._keys = keys
@@ -82,7 +82,9 @@ class ReadySource(ABC):
     async def begin(self) -> None:
         await self.hang_up()
         self.worker = new_name()
-        now = await self._run("begin", ["", self.worker, *self._kind, self._patience_ms])
+        arguments: list[Encodable] = ["", self.worker, *self._kind, self._patience_ms, self._begun_as, _LINGER_MS]
+        now = await self._run("begin", arguments)
+        self._begun_as = self.worker
         self._clock.learn(now)
 
     async def beat(self, *, count: bool) -> Pulse:
@@ -102,11 +104,9 @@ class ReadySource(ABC):
         return int(await self._run("leave", ["", self.worker, *self._kind, linger]))
 
     async def reap(self) -> Reaped:
+        overdue = ("-inf", f"({self._clock.now_ms()}", "BYSCORE", "LIMIT", 0, _WORKERS_A_PASS)
         workers, departed = await self._runner.read(
-            [
-                ("ZRANGE", self._of.workers, 0, _WORKERS_A_PASS - 1),
-                ("ZRANGE", self._of.departed, 0, _DEPARTED_A_PASS - 1),
-            ]
+            [("ZRANGE", self._of.workers, *overdue), ("ZRANGE", self._of.departed, 0, _DEPARTED_A_PASS - 1)]
         )
         dead, returned, suspected = 0, 0, 0
         for name in {*workers, *departed} - {self.worker.encode()}:

@@ -108,7 +108,7 @@ class Shift:
     def alive(self) -> Health:
         """Not, if a loop or a hand is dead or hangs: then a restart is needed."""
         sick = [f"loop {name} is dead or hangs" for name in self._loops.sick()]
-        sick += [f"{name} is dead" for name in self._crew.sick()]
+        sick += self._crew.sick()
         return Health(not sick, sick)
 
     def ready(self) -> Health:

@@ -156,6 +156,17 @@ async def test_what_a_dead_worker_s_last_request_still_takes_comes_back_too(rig:
     assert not await rig.redis.exists(rig.of.strikes), "nobody had begun it"
 
 
+async def test_what_was_taken_under_a_name_that_redis_has_lost_comes_back_too(rig: Rig) -> None:
+    """A Redis that restarts may have lost its last second: then a pop takes jobs for somebody unknown."""
+    one, other = await rig.source(), await rig.source()
+    await rig.redis.delete(rig.of.workers)
+    await rig.put_in_hands(one.worker, b"orphan")
+    assert (await one.turn(1, [], 1, suspect=False)).status == "lost"
+    await one.begin()
+    assert (await other.reap()).returned == 1
+    assert await rig.ready() == [b"orphan"]
+
+
 async def test_a_dead_worker_is_forgotten_when_nothing_of_it_can_come_any_more(rig: Rig) -> None:
     one, other = await rig.source(), await rig.source()
     await rig.overdue(one)
