@@ -1,15 +1,17 @@
 // A queue at work: node work.mjs <folder> <package> <host> <port> <prefix> <seconds>
 // Adds jobs that wait, have priorities, are delayed, fail and are tried again, wait for children and are removed when they are done,
-// and works on them; pauses and resumes. Ends by itself, and prints {"completed", "failed", "removed"}.
+// and works on them; pauses and resumes. Ends when there is a key `enough`, or by itself, and prints {"completed", "failed", "removed"}.
 import { createRequire } from 'node:module';
 
 const [folder, name, host, port, prefix, seconds] = process.argv.slice(2);
 const require = createRequire(`${folder}/package.json`);
 const { Queue, Worker, FlowProducer } = require(name);
+const Redis = require('ioredis');
 
 const options = { connection: { host, port: Number(port), maxRetriesPerRequest: null }, prefix };
 const until = Date.now() + Number(seconds) * 1000;
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
+const redis = new Redis(options.connection);
 const queue = new Queue('busy', options);
 const flow = new FlowProducer(options);
 const counts = { completed: 0, failed: 0, removed: 0 };
@@ -26,7 +28,7 @@ for (const worker of workers) {
   worker.on('error', error => console.error(error));
 }
 
-for (let round = 0; Date.now() < until; round++) {
+for (let round = 0; Date.now() < until && !(await redis.exists('enough')); round++) {
   const removeOnComplete = round % 2 ? true : 50;
   const jobs = Array.from({ length: 20 }, (_, number) => ({
     name: 'each', data: { number, slow: number % 5 === 0, fails: number % 7 === 0 },
@@ -52,4 +54,5 @@ await queue.resume();
 for (const worker of workers) await worker.close();
 await queue.close();
 await flow.close();
+await redis.quit();
 console.log(JSON.stringify(counts));
