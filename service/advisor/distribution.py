@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from service.advisor.estimates import Estimate, Stratum, total
+from service.advisor.estimates import Estimate, Stratum, larger, total
 from service.advisor.sampling import Sample
 
 #: Where bands end: a job of exactly so many bytes, or of so long a delay, is in the band that ends there.
@@ -38,20 +38,22 @@ DELAY_BANDS: Final = [Band(low, high) for low, high in pairwise((*DELAYS_MS, Non
 
 def distribution(sample: Sample) -> list[Cell]:
     """Every cell, by delay and then by size. Jobs whose payload is elsewhere already are in none."""
-    return [_cell(sample, delay, size) for delay in DELAY_BANDS for size in SIZE_BANDS]
+    largest = larger([it.payload_bytes for stratum in sample.strata for it in stratum.jobs])
+    return [_cell(sample, delay, size, largest) for delay in DELAY_BANDS for size in SIZE_BANDS]
 
 
-def _cell(sample: Sample, delay: Band, size: Band) -> Cell:
+def _cell(sample: Sample, delay: Band, size: Band, largest: float) -> Cell:
     counts, payloads = list[Stratum](), list[Stratum]()
     for stratum in sample.strata:
         inside = [
-            it.payload_bytes if it.delayed and not it.offloaded and delay.holds(it.judged_ms) else -1
+            it.delayed and not it.offloaded and delay.holds(it.judged_ms) and size.holds(it.payload_bytes)
             for it in stratum.jobs
         ]
-        inside = [it if it >= 0 and size.holds(it) else -1 for it in inside]
-        counts.append(Stratum(stratum.size, [float(it >= 0) for it in inside]))
-        payloads.append(Stratum(stratum.size, [float(max(0, it)) for it in inside]))
-    return Cell(delay, size, total(counts, most=1.0), total(payloads, most=size.up_to))
+        counts.append(Stratum(stratum.size, list(map(float, inside))))
+        sizes = [float(it.payload_bytes) * within for it, within in zip(stratum.jobs, inside, strict=True)]
+        payloads.append(Stratum(stratum.size, sizes))
+    jobs, most = total(counts, most=1.0, unseen=1.0), float(size.up_to or largest)
+    return Cell(delay, size, jobs, total(payloads, most=size.up_to, unseen=most))
 
 
 def row(cells: Sequence[Cell], delay: Band) -> list[Cell]:

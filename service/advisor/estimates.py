@@ -14,7 +14,8 @@ strata added). The interval around it has two parts:
   holds is extrapolated as the mean of a Pareto tail that begins at the largest value read, its index that of Hill
   (1975), two of its standard errors on the heavy side. (Peng, Statistics & Probability Letters 52, 2001, has means
   of heavy tails that way.) Where that mean is all but infinite, _LARGER times the largest is taken. Never more than
-  `most`, where a bound is known; `unseen` where the sample holds nothing to go by.
+  `most`, where a bound is known. And never less than `unseen`, where something else tells what such a job may hold:
+  what is 0 for nearly all jobs, such as the bytes of what is both large and due soon, may be 0 for all that were read.
 
 tests/unit/test_advisor_estimates.py holds this to 100 seeds of each of many shapes, Pareto of index 1.1 among them.
 Where it ends: jobs so rare that the sample holds none of their kind cannot be told from jobs that do not exist. With
@@ -42,9 +43,18 @@ class Estimate:
     low: float
     high: float
 
-    def over(self, divisor: float) -> "Estimate":
-        """As a share of a known figure."""
-        return Estimate(self.point / divisor, self.low / divisor, self.high / divisor)
+    def plus(self, other: "Estimate") -> "Estimate":
+        """Of two figures together, as if both were at the same end at once: wide, and right however they depend."""
+        return Estimate(self.point + other.point, self.low + other.low, self.high + other.high)
+
+    def times(self, factor: float) -> "Estimate":
+        """By a known factor, which may be negative."""
+        low, high = sorted((self.low * factor, self.high * factor))
+        return Estimate(self.point * factor, low, high)
+
+    def blurred(self, share: float) -> "Estimate":
+        """Of a figure that is not negative, and comes from a model that is off by up to this share of it."""
+        return Estimate(self.point, self.low * (1 - share), self.high * (1 + share))
 
     def within(self, least: float, most: float) -> "Estimate":
         """Cut to what is known to be possible."""
@@ -59,11 +69,11 @@ class Stratum:
     values: Sequence[float]
 
 
-def total(strata: Sequence[Stratum], most: float | None = None, unseen: float | None = None) -> Estimate:
+def total(strata: Sequence[Stratum], most: float | None = None, unseen: float = 0.0) -> Estimate:
     """The sum of the figure over all jobs of all strata; a figure may be negative.
 
-    `most`: no single job's figure is farther from 0. `unseen`: what a job may come to that differs from all that were
-    read, where those are all 0; `most` if it is not given.
+    `most`: no single job's figure is farther from 0. `unseen`: what it may come to for a job of a kind that the sample
+    does not hold.
     """
     point = sum(it.size * sum(it.values) / len(it.values) for it in strata if it.values)
     error = _ERRORS * math.sqrt(sum(map(_variance, strata)))
@@ -71,10 +81,11 @@ def total(strata: Sequence[Stratum], most: float | None = None, unseen: float | 
     if unread == 0:
         return Estimate(point, point, point)
     values = [value for it in strata if len(it.values) < it.size for value in it.values]
-    above = _UNSEEN * unread * _tail(values, most, unseen)
-    below = (
-        _UNSEEN * unread * _tail([-value for value in values], most, unseen) if min(values, default=0.0) < 0 else 0.0
-    )
+    above = max(larger(values), unseen)
+    below = larger([-value for value in values]) if min(values, default=0.0) < 0 else 0.0
+    if most is not None:
+        above, below = min(above, most), min(below, most)
+    above, below = _UNSEEN * unread * above, _UNSEEN * unread * below
     return _at_least_what_was_read(strata, Estimate(point, point - error - below, point + error + above))
 
 
@@ -101,16 +112,15 @@ def _weight(stratum: Stratum) -> float:
     return max(0, stratum.size - len(stratum.values)) / max(1, len(stratum.values))
 
 
-def _tail(values: Sequence[float], most: float | None, unseen: float | None) -> float:
-    """What a job holds that is larger than all of these, by its expectation."""
+def larger(values: Sequence[float]) -> float:
+    """What a job holds that holds more than all of these, by its expectation; 0 if none of them is positive."""
     count = max(10, min(len(values) // 10, round(2 * math.sqrt(len(values)))))
     *top, base = heapq.nlargest(count + 1, values) or [0.0]
     largest = top[0] if top else base
     if largest <= 0:
-        return (most if unseen is None else unseen) or 0.0
-    beyond = largest * _LARGER
-    if base > 0 and top:
-        hill = sum(math.log(value / base) for value in top) / len(top)
-        heavy = hill * (1 + 2 / math.sqrt(len(top)))
-        beyond = largest / (1 - heavy) if heavy < _HEAVIEST else beyond
-    return beyond if most is None else min(beyond, most)
+        return 0.0
+    if base <= 0 or not top:
+        return largest * _LARGER
+    hill = sum(math.log(value / base) for value in top) / len(top)
+    heavy = hill * (1 + 2 / math.sqrt(len(top)))
+    return largest / (1 - heavy) if heavy < _HEAVIEST else largest * _LARGER

@@ -18,7 +18,7 @@ from typing import Final
 from service.advisor import memory
 from service.advisor.costs import MONTH_MS, Prices
 from service.advisor.delayed import Job
-from service.advisor.estimates import Estimate, Stratum, total
+from service.advisor.estimates import Estimate, Stratum, larger, total
 from service.advisor.sampling import Sample
 
 SIZES_BYTES: Final = (2**10, 2**12, 2**14, 2**16, 2**20)
@@ -69,24 +69,47 @@ def grid(
 def outcome(sample: Sample, thresholds: Thresholds | None, prices: Prices) -> Outcome:
     every = [[_Fate.of(job, thresholds) for job in stratum.jobs] for stratum in sample.strata]
     sizes = [stratum.size for stratum in sample.strata]
+    unseen = _Unseen.of(sample, thresholds)
 
-    def summed(figure: Callable[["_Fate"], float], **bounds: float | None) -> Estimate:
+    def summed(figure: Callable[["_Fate"], float], **bounds: float) -> Estimate:
         strata = [Stratum(size, list(map(figure, fates))) for size, fates in zip(sizes, every, strict=True)]
         return total(strata, **bounds)
 
-    def dollars(fate: "_Fate") -> float:
-        return prices.memory(fate.redis_bytes) + prices.stored(fate.s3_bytes) + prices.offloaded_job * fate.a_month
-
-    inline_most = memory.inline_bytes(thresholds.inline_max_bytes) if thresholds else None
-    long_a_month = MONTH_MS / max(thresholds.inline_max_delay_ms, _SHORTEST_MS) if thresholds else 0.0
+    redis_bytes = summed(lambda fate: fate.redis_bytes, unseen=unseen.redis_bytes)
+    s3_bytes = summed(lambda fate: fate.s3_bytes, unseen=unseen.s3_bytes)
+    a_month = summed(lambda fate: fate.a_month, unseen=unseen.a_month)
+    # Of each job what it holds now and what it would: the two go together, so that their difference is surer than each.
+    freed = summed(lambda fate: fate.held_bytes - fate.redis_bytes, unseen=unseen.s3_bytes)
+    outside = s3_bytes.times(prices.stored(1)).plus(a_month.times(prices.offloaded_job))
     return Outcome(
         thresholds,
-        redis_bytes=summed(lambda fate: fate.redis_bytes, most=inline_most),
-        s3_bytes=summed(lambda fate: fate.s3_bytes),
-        offloaded_a_month=summed(lambda fate: fate.a_month, most=MONTH_MS / _SHORTEST_MS, unseen=long_a_month),
-        dollars=summed(dollars),
-        saving=summed(lambda fate: prices.memory(fate.held_bytes) - dollars(fate)),
+        redis_bytes,
+        s3_bytes,
+        a_month,
+        dollars=redis_bytes.times(prices.memory(1)).plus(outside),
+        saving=freed.times(prices.memory(1)).plus(outside.times(-1)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unseen:
+    """What one job may come to that is of a rare kind, judged by the jobs of the sample that are not of that kind."""
+
+    redis_bytes: float = 0.0
+    s3_bytes: float = 0.0
+    a_month: float = 0.0
+
+    @classmethod
+    def of(cls, sample: Sample, thresholds: Thresholds | None) -> "_Unseen":
+        jobs = [job for stratum in sample.strata for job in stratum.jobs if job.delayed and not job.offloaded]
+        if thresholds is None or not jobs:
+            return cls()
+        inline = [job.payload_bytes for job in jobs if not thresholds.offloads(job.payload_bytes, 0)]
+        return cls(
+            redis_bytes=memory.inline_bytes(max(inline, default=0)),
+            s3_bytes=larger([job.payload_bytes for job in jobs]),
+            a_month=max(_flow(job, 0) for job in jobs),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +135,14 @@ class _Fate:
 
 def _a_month(job: Job, thresholds: Thresholds) -> float:
     if job.delay_ms is not None:
-        offloads = job.waits_ms >= 0 and thresholds.offloads(job.payload_bytes, job.judged_ms)
-        return MONTH_MS / max(job.delay_ms, _SHORTEST_MS) if offloads else 0.0
+        return _flow(job, 0) if thresholds.offloads(job.payload_bytes, job.judged_ms) else 0.0
     if not thresholds.offloads(job.payload_bytes, thresholds.inline_max_delay_ms + 1):
         return 0.0
-    mark_ms = 0 if job.payload_bytes > thresholds.inline_max_bytes else thresholds.inline_max_delay_ms
+    return _flow(job, 0 if job.payload_bytes > thresholds.inline_max_bytes else thresholds.inline_max_delay_ms)
+
+
+def _flow(job: Job, mark_ms: int) -> float:
+    """How many jobs a month this one stands for; without a recorded delay those that pass the mark."""
+    if job.delay_ms is not None:
+        return MONTH_MS / max(job.delay_ms, _SHORTEST_MS) if job.waits_ms >= 0 else 0.0
     return MONTH_MS / FLOW_MS if mark_ms <= job.waits_ms < mark_ms + FLOW_MS else 0.0

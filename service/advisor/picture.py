@@ -91,7 +91,7 @@ def _text(x: float, y: float, text: str, anchor: str, *, dim: bool = False) -> s
 def _summary(report: Report) -> str:
     memory = report.survey.memory
     used = max(1, memory.used_bytes)
-    share = figures.spread(report.payload_bytes.over(used), figures.percent)
+    share = figures.spread(report.payload_bytes.times(1 / used), figures.percent)
     return (
         f"<p>Redis uses {figures.size(memory.used_bytes)}. "
         f"{figures.spread(report.delayed_jobs, figures.count)} delayed jobs hold "

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from service.advisor import memory
 from service.advisor.choice import Advice, choose
 from service.advisor.costs import Prices
 from service.advisor.delayed import Job
@@ -61,16 +62,17 @@ def report(survey: Survey, question: Question) -> Report:
     delays = sorted({*question.delays_ms, question.present.inline_max_delay_ms})
     outcomes = grid(survey.sample, question.prices, sizes, delays, question.present.offload_min_bytes)
     inline = outcome(survey.sample, None, question.prices)
+    held = _sum(survey, lambda job: float(job.held_bytes)).blurred(memory.ERROR).within(0, most)
     return Report(
         survey,
         question,
-        delayed_jobs=_sum(survey, lambda job: 1.0, most=1.0).within(0, survey.sample.population),
+        delayed_jobs=_sum(survey, lambda job: 1.0, most=1.0, unseen=1.0).within(0, survey.sample.population),
         payload_bytes=_sum(survey, lambda job: float(job.payload_bytes)).within(0, most),
-        held_bytes=_sum(survey, lambda job: float(job.held_bytes)).within(0, most),
-        dollars=_sum(survey, lambda job: question.prices.memory(job.held_bytes)).within(
-            0, question.prices.memory(most)
+        held_bytes=held,
+        dollars=held.times(question.prices.memory(1)),
+        unrecorded=_sum(survey, lambda job: float(job.delay_ms is None), most=1.0, unseen=1.0).within(
+            0, survey.sample.population
         ),
-        unrecorded=_sum(survey, lambda job: float(job.delay_ms is None), most=1.0).within(0, survey.sample.population),
         cells=distribution(survey.sample),
         inline=inline,
         grid=outcomes,
@@ -86,16 +88,16 @@ def report(survey: Survey, question: Question) -> Report:
 
 def plain(report: Report) -> dict[str, Any]:
     """For JSON. Bytes, ms, dollars a month; each estimate as point, low, high."""
-    survey, memory = report.survey, report.survey.memory
-    used = max(1, memory.used_bytes)
+    survey, redis = report.survey, report.survey.memory
+    used = max(1, redis.used_bytes)
     return {
-        "redis": {"version": memory.version, "used_bytes": memory.used_bytes, "max_bytes": memory.max_bytes},
+        "redis": {"version": redis.version, "used_bytes": redis.used_bytes, "max_bytes": redis.max_bytes},
         "sample": {"jobs": survey.sample.population, "read": survey.sample.size, "confidence": CONFIDENCE},
         "delayed_jobs": asdict(report.delayed_jobs),
         "payload_bytes": asdict(report.payload_bytes),
-        "payload_share": asdict(report.payload_bytes.over(used)),
+        "payload_share": asdict(report.payload_bytes.times(1 / used)),
         "held_bytes": asdict(report.held_bytes),
-        "held_share": asdict(report.held_bytes.over(used)),
+        "held_share": asdict(report.held_bytes.times(1 / used)),
         "dollars": asdict(report.dollars),
         "jobs_without_recorded_delay": asdict(report.unrecorded),
         "sets": [
@@ -116,10 +118,10 @@ def plain(report: Report) -> dict[str, Any]:
     }
 
 
-def _sum(survey: Survey, figure: Callable[[Job], float], most: float | None = None) -> Estimate:
+def _sum(survey: Survey, figure: Callable[[Job], float], **bounds: float) -> Estimate:
     """Over delayed jobs."""
     strata = [Stratum(it.size, [figure(job) if job.delayed else 0.0 for job in it.jobs]) for it in survey.sample.strata]
-    return total(strata, most)
+    return total(strata, **bounds)
 
 
 def _cell(cell: Cell) -> Mapping[str, Any]:

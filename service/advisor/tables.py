@@ -20,9 +20,9 @@ def summary(report: Report) -> Row:
         "delayed_jobs": f"{figures.spread(report.delayed_jobs, figures.count)} in {len(report.survey.sets):,} sets",
         "sample": f"{sample.size:,} of {sample.population:,}; in brackets stands what is 95% sure",
         "delayed_payload": figures.spread(report.payload_bytes, figures.size),
-        "share_of_memory": figures.spread(report.payload_bytes.over(used), figures.percent),
+        "share_of_memory": figures.spread(report.payload_bytes.times(1 / used), figures.percent),
         "with_overhead": f"{figures.spread(report.held_bytes, figures.size)}, "
-        f"{figures.spread(report.held_bytes.over(used), figures.percent)}",
+        f"{figures.spread(report.held_bytes.times(1 / used), figures.percent)}",
         "costs_a_month": figures.spread(report.dollars, figures.money),
         "delay_not_recorded": f"{unrecorded} jobs, taken for what is left of it"
         if report.unrecorded.high

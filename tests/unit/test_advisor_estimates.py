@@ -110,7 +110,7 @@ def test_shares_hold_down_to_those_that_the_sample_has_none_of(share):
         chance = random.Random(seed)
         population = [float(chance.random() < share) for _ in range(10_000)]
         sample = chance.sample(population, 1_000)
-        held += holds(total([Stratum(len(population), sample)], most=1.0), sum(population))
+        held += holds(total([Stratum(len(population), sample)], most=1.0, unseen=1.0), sum(population))
     assert held >= 95
 
 
