@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -117,6 +118,34 @@ def test_payloads_that_are_elsewhere_already_are_left_there():
     found = outcome(a_sample(job), Thresholds(0, 0, 0), Prices())
     assert (found.redis_bytes.point, found.s3_bytes.point, found.offloaded_a_month.point) == (176, 0, 0)
     assert all(cell.jobs.point == 0 for cell in distribution(a_sample(job)))
+
+
+SIZES = {
+    "pareto": lambda chance: round(400 * chance.paretovariate(1.3)),
+    "uniform": lambda chance: chance.randrange(400, 20_000),
+    "one in twenty is large": lambda chance: 60_000 if chance.random() < 0.05 else 600,
+}
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["delays recorded", "delays not recorded"])
+@pytest.mark.parametrize("shape", SIZES)
+def test_the_grid_holds_in_95_of_100_seeds_down_to_kinds_that_the_sample_has_none_of(shape, recorded):
+    """Four jobs of 3,000 are over 64 KiB, or due within the quarter: most samples of 300 hold none of them, and an
+    interval from nothing to nothing would be a lie."""
+    held, pairs = Counter[str](), [Thresholds(4096, 7 * DAY_MS), Thresholds(65536, 900_000)]
+    for seed in range(100):
+        chance, jobs = random.Random(seed), list[Job]()
+        for _ in range(3_000):
+            size, delay_ms = min(2**24, SIZES[shape](chance)), chance.randrange(60_000, 7 * DAY_MS)
+            jobs.append(Job(size, 300 + size, delay_ms if recorded else None, chance.randrange(delay_ms)))
+        for pair in pairs:
+            found = outcome(a_sample(*chance.sample(jobs, 300), population=3_000), pair, Prices())
+            truth = outcome(a_sample(*jobs), pair, Prices())
+            for name in ("redis_bytes", "s3_bytes", "offloaded_a_month", "dollars", "saving"):
+                estimate, point = getattr(found, name), getattr(truth, name).point
+                slack = 1e-9 * abs(point)
+                held[f"{name} {pair}"] += estimate.low - slack <= point <= estimate.high + slack
+    assert {what: times for what, times in held.items() if times < 95} == {}
 
 
 def test_higher_thresholds_leave_more_in_redis():
