@@ -97,7 +97,7 @@ CATALOGUE: Final = (
     _spec("counter", "loop_errors_total", "loop", "Rounds that failed and will be repeated."),
     _histogram("slice_seconds", "", "One queue's turn in a round of the dispatcher."),
     _spec("gauge", "queues_suspended", "cause", "Queues with due jobs that this dispatcher lets wait, by cause."),
-    _spec("counter", "ready_unusable_total", "queue", "Times a ready key was found to be no list."),
+    _spec("counter", "ready_unusable_total", "queue", "Times a ready key was found to be of another type."),
     _spec("counter", "overdraft_total", "queue", "Jobs delivered although Redis was full."),
     _spec("counter", "leases_extended_total", "backend", "Leases extended because a fetch was slow."),
     _spec("counter", "leases_lost_total", "backend", "Fetched payloads whose job was no longer ours to deliver."),
@@ -116,7 +116,7 @@ CATALOGUE: Final = (
     _spec("counter", "trash_failures_total", "backend", "Deletions that failed and will be repeated."),
     # Workers
     _histogram("worker_job_seconds", "queue task", "One attempt at a job, from begin to end."),
-    _histogram("worker_wait_seconds", "queue", "Due to begun, of envelopes that say when they were due."),
+    _histogram("worker_wait_seconds", "queue", "Due to begun, of jobs that say when they were due."),
     _spec("counter", "worker_jobs_total", "queue task outcome", "Attempts at jobs, by their end.", WORKER_OUTCOMES),
     _spec("gauge", "worker_running_jobs", "", "Jobs whose handlers run now, in this process."),
     _spec("gauge", "worker_waiting_jobs", "", "Jobs taken and not yet begun, in this process."),

@@ -57,11 +57,12 @@ def _blocks() -> list[Block]:
 
 BLOCKS = _blocks()
 (DEPLOY,) = [block for block in BLOCKS if "coatcheck serve" in block.text]
-(CONSUMER,) = [block for block in BLOCKS if "while True" in block.text]
+(CONSUMER,) = [block for block in BLOCKS if "r.blmove" in block.text]
+(READER,) = [block for block in BLOCKS if "r.xreadgroup" in block.text]
 (HANDLERS,) = [block for block in BLOCKS if "@worker.task" in block.text]
 (WORKER,) = [block for block in BLOCKS if "coatcheck worker" in block.text]
 (TASK,) = [block for block in BLOCKS if "enqueue_task" in block.text]
-TYPED = [block for block in BLOCKS if block.is_run_here and block not in (DEPLOY, CONSUMER, HANDLERS, WORKER)]
+TYPED = [block for block in BLOCKS if block.is_run_here and block not in (DEPLOY, CONSUMER, READER, HANDLERS, WORKER)]
 
 
 class Desk:
@@ -200,6 +201,37 @@ async def test_the_worker_of_the_readme_does_the_task_of_the_readme(desk: Desk) 
             assert await asyncio.to_thread(worker.wait, 25) == 0, worker.output()
         finally:
             worker.close()
+
+
+async def test_the_stream_consumer_of_the_readme_takes_up_what_it_left_and_leaves_nothing(
+    desk: Desk, redis_client: Redis
+) -> None:
+    ready = Keys(streams={"orders": "coatcheck"}).queue("orders").ready
+
+    async def reading() -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(*desk.command(READER), env=desk.environ, stdout=PIPE)
+
+    await redis_client.xadd(ready, {"payload": b"left behind"})
+    await redis_client.xgroup_create(ready, "coatcheck", "0")
+    await redis_client.xreadgroup("coatcheck", "consumer-1", {ready: ">"})
+    desk.surroundings["COATCHECK_QUEUES__ORDERS__READY_KIND"] = "stream"
+    async with deployed(desk):
+        process = await reading()
+        assert process.stdout is not None
+        try:
+            await desk.accepted("0s", "orders")
+            async with asyncio.timeout(30):
+                assert await process.stdout.readline() == b"left behind\n"
+                assert await process.stdout.readline() == b"hello\n"
+
+            async def nothing() -> bool:
+                return not await redis_client.xlen(ready)
+
+            await eventually(nothing, described="what was handled is gone")
+            assert process.returncode is None
+        finally:
+            process.kill()
+            await process.communicate()
 
 
 async def _lists_every_call(desk: Desk) -> None:

@@ -11,9 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from service.worker import Context, Discard, Retry, Worker
-from tests.kit.servers import no_traces
 from tests.kit.waiting import eventually
-from tests.kit.workers import QUEUE, Gate, Log, Workshop, envelope
+from tests.kit.workers import QUEUE, Gate, Log, Workshop, both_kinds, envelope
 
 
 class Email(BaseModel):
@@ -36,9 +35,10 @@ async def test_a_job_that_plain_redis_commands_enqueued_is_handled_and_leaves_no
         await shop.redis.execute_command("LPUSH", "coatcheck:{emails}:ready", text)
         await log.has(1)
     assert log.seen == [({"to": "me"}, Context("7", 0, QUEUE, "send_email", 3))]
-    await no_traces(shop.redis)
+    await shop.nothing_left()
 
 
+@both_kinds
 async def test_the_oldest_job_is_the_first(shop: Workshop, log: Log) -> None:
     worker = Worker()
     worker.task("note")(log.add)
@@ -110,6 +110,7 @@ async def test_no_more_jobs_run_at_once_than_the_concurrency(shop: Workshop) -> 
         await shop.idle()
 
 
+@both_kinds
 async def test_jobs_that_take_long_are_not_taken_ahead(shop: Workshop) -> None:
     """What lies in one worker's hands cannot be done by another that is idle."""
     worker, gate = Worker(), Gate()
@@ -127,6 +128,7 @@ async def test_jobs_that_take_long_are_not_taken_ahead(shop: Workshop) -> None:
         await shop.idle(within_s=30)
 
 
+@both_kinds
 async def test_what_fails_is_tried_again_with_the_same_id_and_its_other_fields_as_they_were(
     shop: Workshop, log: Log
 ) -> None:
@@ -141,7 +143,7 @@ async def test_what_fails_is_tried_again_with_the_same_id_and_its_other_fields_a
     async with shop.dispatching(), shop.at_work(worker):
         await shop.push(QUEUE, envelope("flaky", id="stable", trace={"span": 7}))
         assert await log.has(3) == [("stable", 0), ("stable", 1), ("stable", 2)]
-    await no_traces(shop.redis)
+    await shop.nothing_left()
 
 
 async def test_a_retry_on_its_way_has_every_field_that_its_producer_wrote(shop: Workshop) -> None:
@@ -163,6 +165,7 @@ async def test_a_retry_on_its_way_has_every_field_that_its_producer_wrote(shop: 
     assert body == raw.replace(b'"attempt": 0', b'"attempt": 1')
 
 
+@both_kinds
 async def test_after_its_last_retry_a_job_is_dead_with_its_error_and_can_be_revived(shop: Workshop, log: Log) -> None:
     worker, fixed = Worker(), asyncio.Event()
 
@@ -186,7 +189,7 @@ async def test_after_its_last_retry_a_job_is_dead_with_its_error_and_can_be_revi
         assert await service.ledger.revive(QUEUE, [str(record["reference"])]) == 1
         assert (await log.has(4))[3] == 0, "a revived job has all its retries before it"
         await shop.idle()
-    await no_traces(shop.redis)
+    await shop.nothing_left()
 
 
 async def test_an_error_and_its_traceback_are_kept_up_to_a_size(shop: Workshop) -> None:
@@ -220,6 +223,7 @@ async def test_a_type_without_a_handler_is_dead_at_once(shop: Workshop, caplog: 
     assert 'coatcheck_buried_total{backend="redis",kind="unknown_task"} 1.0' in shown
 
 
+@both_kinds
 async def test_discard_ends_a_job_without_a_trace(shop: Workshop, log: Log) -> None:
     worker = Worker()
 
@@ -232,7 +236,7 @@ async def test_discard_ends_a_job_without_a_trace(shop: Workshop, log: Log) -> N
         await shop.push(QUEUE, envelope("moot"))
         await log.has(1)
         await shop.idle()
-    await no_traces(shop.redis)
+    await shop.nothing_left()
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
@@ -314,6 +318,7 @@ async def test_a_plain_function_that_returns_a_coroutine_has_not_done_the_job(sh
     assert "async def" in record["error"]
 
 
+@both_kinds
 async def test_a_queue_s_raw_handler_gets_the_bytes_and_its_attempts_are_counted(shop: Workshop, log: Log) -> None:
     """What others put into a list before there was an envelope; it cannot say itself how often it was tried."""
     worker = Worker()
@@ -333,6 +338,7 @@ async def test_a_queue_s_raw_handler_gets_the_bytes_and_its_attempts_are_counted
     assert not await shop.redis.exists(shop.keys.queue("legacy").strikes)
 
 
+@both_kinds
 async def test_a_finished_id_is_not_run_again(shop: Workshop, log: Log) -> None:
     worker = Worker()
 
@@ -347,6 +353,7 @@ async def test_a_finished_id_is_not_run_again(shop: Workshop, log: Log) -> None:
     assert await shop.redis.pttl(shop.keys.queue(QUEUE).once("7")) > 3_500_000
 
 
+@both_kinds
 async def test_a_job_that_fails_is_not_finished(shop: Workshop, log: Log) -> None:
     worker = Worker()
 
