@@ -89,11 +89,11 @@ class Shown:
         return not told or self._as_json
 
     def _summaries(self, summaries: Sequence[QueueSummary]) -> None:
-        states = list(dict.fromkeys(state for each in summaries for state in each.states))
+        states = list(dict.fromkeys(_column(state) for each in summaries for state in each.states))
         rows = [
             {
                 "queue": text_cut(each.queue),
-                **{state: "?" if count is None else count for state, count in each.states.items()},
+                **{_column(state): "?" if count is None else count for state, count in each.states.items()},
                 "paused": each.paused,
                 "oldest_due": self._text(each.oldest_due),
                 "next_due": self._text(each.next_due),
@@ -183,6 +183,11 @@ class Shown:
 def _described(payload: Payload) -> str:
     kind = {"unread": "too large to be read", "binary": "binary, in hexadecimal"}.get(payload.kind, payload.kind)
     return f"{kind}, {payload.size_bytes:,} bytes{', cut' if payload.cut and payload.shown else ''}"
+
+
+def _column(state: str) -> str:
+    """BullMQ has a list `paused`, which holds ids whether or not the queue is paused."""
+    return f"in {state}" if state == "paused" else state
 
 
 def _explained(problem: Problem) -> dict[str, Any]:

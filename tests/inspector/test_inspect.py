@@ -112,6 +112,15 @@ async def test_problems_come_with_what_they_mean(run, inspected, rig):
         assert expected in text
 
 
+async def test_whether_a_queue_is_paused_and_what_its_list_of_that_name_holds_are_two_columns(run, inspected):
+    """BullMQ's `paused` holds ids, also of a queue that is not paused."""
+    await inspected.redis.hset("bull:mail:meta", "version", "bullmq:6.7.0")
+    await inspected.redis.lpush("bull:mail:paused", "1", "2", "3")
+    head, _, row = [line.split() for line in (await run(COLUMNS="200")).stdout.splitlines()[2:5]]
+    cells = dict(zip(" ".join(head).replace("in paused", "in-paused").split(), row, strict=False))
+    assert (cells["in-paused"], cells["paused"]) == ("3", "no")
+
+
 async def test_an_empty_redis_has_no_queues_and_no_problems(run):
     assert (await told(run))["queues"] == []
     assert await told(run, "--problems") == []
