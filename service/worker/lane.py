@@ -8,7 +8,6 @@ taken for dead ─► everything in hand is forgotten, and a new life begins und
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
@@ -18,12 +17,12 @@ from redis.exceptions import ResponseError
 
 from service.errors import RetryLater
 from service.metrics import Metrics
-from service.runner import chunks
+from service.worker.held import Held
+from service.worker.outgoing import Outgoing
 from service.worker.source import Condemned, Entry, Finished, Placed, Postponed, Source, Turn
 
 #: Finished jobs gather for so long if no turn is due anyway: each turn costs as much as some jobs.
 _GATHER_S: Final = 0.005
-_GATHERED: Final = 100
 _WATCH_S: Final = 60.0  #: what was sent and not answered is carried out by then, or never
 _LATER_S: Final = 60.0  #: until a lane that nobody wakes looks by itself
 
@@ -59,8 +58,8 @@ class Lane:
         self._metrics = metrics
         self._patience_s = patience_s
         self._cool_down_s = cool_down_s
-        self._held: set[Entry] = set()  # in our hands as far as we know, until Redis has heard that they are not
-        self._changes = 0  # of `_held`
+        self._held = Held()
+        self._outgoing = Outgoing()
         self._number = 0
         self._granted = 0
         self._asleep = False  # there was nothing, and whoever listens will hear when there is
@@ -70,13 +69,8 @@ class Lane:
         self._stopping = False
         self._watched_until_s = 0.0
         self._suspects = 0
-        self._suspect: Entry | None = None
         self._sure_until_s = 0.0
         self._heard = asyncio.Event()
-        self._finished: list[Finished] = []
-        self._postponed: list[Postponed] = []
-        self._condemned: list[Condemned] = []
-        self._returned: list[Entry] = []
         self._unanswered: tuple[Callable[[], Awaitable[Any]], Callable[[Any], None]] | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -90,12 +84,7 @@ class Lane:
     @property
     def settled(self) -> bool:
         """Whether Redis has heard of everything."""
-        waiting = self._finished or self._postponed or self._condemned or self._returned
-        return not waiting and self._unanswered is None
-
-    @property
-    def holds(self) -> int:
-        return len(self._held)
+        return self._outgoing.empty and self._unanswered is None
 
     def grant(self, count: int) -> None:
         self._granted += count
@@ -117,8 +106,8 @@ class Lane:
 
     def finish(self, finished: Finished) -> None:
         if self._ours(finished.entry) or finished.once_key is not None:  # the mark is set, whoever has the job now
-            self._finished.append(finished)
-            if len(self._finished) >= _GATHERED or self._stopping:
+            self._outgoing.finished.append(finished)
+            if self._outgoing.urgent or self._stopping:
                 self.wake()
             elif self._alarm is None:
                 self._alarm = asyncio.get_running_loop().call_later(_GATHER_S, self.wake)
@@ -126,7 +115,7 @@ class Lane:
     def postpone(self, job: Postponed) -> bool:
         """False: it is no longer ours, and its payload nobody's."""
         if self._ours(job.entry):
-            self._postponed.append(job)
+            self._outgoing.postponed.append(job)
             self.wake()
             return True
         return False
@@ -134,14 +123,14 @@ class Lane:
     def condemn(self, job: Condemned) -> bool:
         """Likewise."""
         if self._ours(job.entry):
-            self._condemned.append(job)
+            self._outgoing.condemned.append(job)
             self.wake()
             return True
         return False
 
     def give_back(self, entries: Sequence[Entry]) -> None:
         """Not begun."""
-        self._returned += entries
+        self._outgoing.returned += entries
         self.left += len(entries)
         self.wake()
 
@@ -157,19 +146,20 @@ class Lane:
         """Under a new name. Raises RetryLater."""
         began_s = time.monotonic()
         await self.source.begin()
+        self._held.clear()
         self._number, self._lost, self._doubtful, self.known = 0, False, False, False
         self._alive(began_s)
 
     async def beat(self) -> None:
         """Raises RetryLater."""
-        began_s, name, changes = time.monotonic(), self.source.worker, self._changes
+        began_s, name, changes = time.monotonic(), self.source.worker, self._held.changes
         pulse = await self.source.beat(count=bool(self._held) or began_s < self._watched_until_s)
         if name != self.source.worker or self._lost:
             return
         if not pulse.alive:
             self._lose()
             return
-        if changes == self._changes and pulse.held is not None and pulse.held > len(self._held):
+        if changes == self._held.changes and pulse.held is not None and pulse.held > len(self._held):
             self._doubt()
             self.wake()
         self._alive(began_s)
@@ -177,7 +167,7 @@ class Lane:
     def suspected(self, suspects: int) -> None:
         """So many wait, which nobody is woken by."""
         self._suspects = suspects
-        if suspects and self._suspect is None and self._asleep:
+        if suspects and self._held.suspect is None and self._asleep:
             self._awake()
 
     def _alive(self, began_s: float) -> None:
@@ -197,11 +187,8 @@ class Lane:
         log.warning("taken for dead", queue=self.queue, worker=self.source.worker, jobs=len(self._held))
         self._metrics.worker_lost(self.queue)
         self._lost, self._doubtful, self._asleep = True, False, False
-        self._finished = [each for each in self._finished if each.once_key is not None]
-        placed = [job.placed for job in self._postponed] + [job.placed for job in self._condemned]
-        self._postponed, self._condemned, self._returned = [], [], []
-        self._held, self._suspect = set(), None
-        self.crew.forget(self, placed)
+        self._held.clear()
+        self.crew.forget(self, self._outgoing.forget())
         self._heard.set()
         self.wake()
 
@@ -217,13 +204,12 @@ class Lane:
             if self._doubtful and not self._lost:
                 await self._reconcile()
             await self._let_go()
-            if self._granted or self._finished:
+            if self._granted or self._outgoing.finished:
                 await self._take()
         except ResponseError as error:
             log.error("queue cannot be used", queue=self.queue, error=str(error).partition(" ")[0])  # noqa: TRY400  this is its handling
             return self._rest()
-        more = self._granted or self._doubtful or self._lost or self._postponed or self._condemned or self._returned
-        return 0.0 if more or len(self._finished) >= _GATHERED else _LATER_S
+        return 0.0 if self._granted or self._doubtful or self._lost or self._outgoing.urgent else _LATER_S
 
     async def listen(self) -> float:
         """Sleeps in Redis while there is nothing. Raises RetryLater."""
@@ -236,7 +222,7 @@ class Lane:
             self._awake()
             raise
         if entry is not None and entry.worker == self.source.worker and not self._lost:
-            self._hold([entry])
+            self._held.add([entry])
             self.struck = True  # perhaps; the next turn tells
             self.crew.received(self, [entry], 0)
             self._awake()
@@ -255,26 +241,21 @@ class Lane:
         answered(answer)
 
     async def _let_go(self) -> None:
-        while self._postponed:
-            later = next(chunks(self._postponed, _size_bytes))
-            del self._postponed[: len(later)]
+        outgoing = self._outgoing
+        while later := outgoing.take(outgoing.postponed):
             await self._ask(partial(self.source.postpone, self._next(), later), partial(self._left_hands, later))
-        while self._condemned:
-            dying = next(chunks(self._condemned, _size_bytes))
-            del self._condemned[: len(dying)]
+        while dying := outgoing.take(outgoing.condemned):
             await self._ask(partial(self.source.condemn, self._next(), dying), partial(self._left_hands, dying))
-        if self._returned:
-            back, self._returned = self._returned, []
-            await self._ask(partial(self.source.hand_back, back), lambda _: self._release(back))
+        if back := outgoing.take_returned():
+            await self._ask(partial(self.source.hand_back, back), partial(self._went_back, back))
 
     async def _take(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        finished = next(chunks(self._finished, lambda each: len(each.entry.handle)), [])
-        del self._finished[: len(finished)]
+        finished = self._outgoing.take(self._outgoing.finished)
         count, self._granted = self._granted, 0
-        number, suspect = self._next(), self._suspect is None and self._suspects > 0
+        number, suspect = self._next(), self._held.suspect is None and self._suspects > 0
         request = partial(self.source.turn, number, finished, count, suspect=suspect)
         await self._ask(request, lambda turn: self._took(turn, finished, count))
 
@@ -282,7 +263,7 @@ class Lane:
         if turn.status == "lost":
             self._lose()
         else:
-            self._release([each.entry for each in finished])
+            self._held.remove([each.entry for each in finished])
         if turn.status == "repeated":
             self._doubt()
         if turn.status == "unusable":
@@ -291,19 +272,24 @@ class Lane:
         if turn.missing:
             self._metrics.worker_missing(self.queue, turn.missing)
         self.left, self._suspects, self.struck, self.known = turn.left, turn.suspects, turn.struck, True
-        self._hold(turn.entries)
-        if turn.entries and turn.entries[0].deaths:
-            self._suspect = turn.entries[0]
+        entries = [] if self._lost else turn.entries
+        self._held.add(entries)
         if turn.status == "ok" and count and len(turn.entries) < count and not turn.left:
             self._asleep = True
             self.wake_listener()
-        self.crew.received(self, turn.entries, count)
+        self.crew.received(self, entries, count)
 
     def _left_hands(self, jobs: Sequence[Postponed | Condemned], outcomes: Sequence[bool]) -> None:
         missing = len(jobs) - sum(outcomes)
         if missing:
             self._metrics.worker_missing(self.queue, missing)
-        self._release([job.entry for job in jobs])
+            self._doubt()
+        self._held.remove([job.entry for job in jobs])
+
+    def _went_back(self, entries: Sequence[Entry], back: int) -> None:
+        self._held.remove(entries)
+        if back < len(entries):
+            self._doubt()
 
     async def _reconcile(self) -> None:
         """Takes up what Redis says is in our hands and we were not told of. No answer of a pop is on its way then."""
@@ -311,15 +297,10 @@ class Lane:
         self._asleep = False
         found = await self.source.holdings()
         self._doubtful = False
-        unknown = Counter(entry.handle for entry in found) - Counter(entry.handle for entry in self._held)
-        adopted = []
-        for entry in found:
-            if unknown[entry.handle] > 0:
-                unknown[entry.handle] -= 1
-                adopted.append(entry)
+        adopted = self._held.unknown(found)
         if adopted:
             log.warning("adopted", queue=self.queue, jobs=len(adopted))
-            self._hold(adopted)
+            self._held.add(adopted)
             self.struck = True
             self.crew.received(self, adopted, 0)
         self.crew.refill()
@@ -332,16 +313,6 @@ class Lane:
         self._metrics.worker_missing(self.queue, 1)
         return False
 
-    def _hold(self, entries: Sequence[Entry]) -> None:
-        self._held.update(entries)
-        self._changes += 1
-
-    def _release(self, entries: Sequence[Entry]) -> None:
-        self._held.difference_update(entries)
-        self._changes += 1
-        if self._suspect in entries:
-            self._suspect = None
-
     def _rest(self) -> float:
         """This queue cannot be used for now."""
         granted, self._granted = self._granted, 0
@@ -353,7 +324,3 @@ class Lane:
     def _next(self) -> int:
         self._number += 1
         return self._number
-
-
-def _size_bytes(job: Postponed | Condemned) -> int:
-    return len(job.entry.handle) + len(job.placed.body or b"")
