@@ -138,11 +138,15 @@ def test_no_damage_is_a_traceback(inspectors_redis: RedisServer, monitor: Monito
         runner.run(look_at(ruin(layout, seed)))
 
     async def look_at(keys: Ruin) -> None:
-        async with inspecting(inspectors_redis.url) as inspected:
-            await lay(inspected.redis, keys)
-            shown(await everything(inspected, IDS[:4]))
+        await lay(inspected.redis, keys)
+        shown(await everything(inspected, IDS[:4]))
         await monitor.caught_up()
         assert monitor.refused == []
 
     with asyncio.Runner() as runner:
-        hold()
+        place = inspecting(inspectors_redis.url)
+        inspected = runner.run(place.__aenter__())
+        try:
+            hold()
+        finally:
+            runner.run(place.__aexit__(None, None, None))

@@ -60,8 +60,8 @@ def running_redis(**options: object) -> Iterator[RedisServer]:
 
 
 def client_of(url: str) -> Redis:
-    """A client that tries each command once: what it reports is what happened."""
-    return Redis.from_url(url, retry=Retry(NoBackoff(), 0))
+    """A client that tries each command once: what it reports is what happened. Named, unlike what is tested."""
+    return Redis.from_url(url, retry=Retry(NoBackoff(), 0), client_name="tests")
 
 
 async def no_traces(client: Redis, besides: tuple[str, ...] = (Keys().meta,)) -> None:
