@@ -7,7 +7,7 @@ async with a_crew(server, effects, tmp_path, once=True) as crew:
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -38,16 +38,18 @@ async def effect_once(payload, context: Context):
     await ledger.hincrby("effects", context.id, 1)
 """
 #: Others are taken for dead soon, but not because the machine is busy.
-_PACE = {"COATCHECK_WORKER__HEARTBEAT": "500ms", "COATCHECK_WORKER__PATIENCE": "3s", "COATCHECK_LOG__LEVEL": "warning"}
+PACE = {"COATCHECK_WORKER__HEARTBEAT": "500ms", "COATCHECK_WORKER__PATIENCE": "3s"}
 
 
 class Crew:
     """Use `a_crew`."""
 
-    def __init__(self, server: RedisServer, effects: RedisServer, folder: Path, *, once: bool, size: int) -> None:
+    def __init__(
+        self, server: RedisServer, effects: RedisServer, folder: Path, *, once: bool, size: int, **environ: str
+    ) -> None:
         (folder / "proof_app.py").write_text(_APP)
         self._folder = folder
-        self._environ = {"COATCHECK_REDIS__URL": server.url, "EFFECTS": effects.url, **_PACE}
+        self._environ = {"COATCHECK_REDIS__URL": server.url, "EFFECTS": effects.url, **environ}
         self._once = once
         self._running = ExitStack()
         self._url = server.url
@@ -55,7 +57,7 @@ class Crew:
         self.redis = client_of(server.url)
         self.effects = client_of(effects.url)
         self.workers = [self.another() for _ in range(size)]
-        self.count = 0
+        self.count = 0  #: of jobs
 
     def another(self) -> Process:
         options = [option for queue in QUEUES for option in ("--queue", queue)]
@@ -76,6 +78,10 @@ class Crew:
             for n, queue in enumerate(QUEUES):
                 jobs = [self._job(type_, queue, number, takes_s) for number in range(at, at + 1_000) if number % 2 == n]
                 await self.redis.lpush(self.keys.queue(queue).ready, *jobs)
+
+    async def one_more(self, queue: str) -> None:
+        await self.redis.lpush(self.keys.queue(queue).ready, self._job("effect", queue, self.count, 0))
+        self.count += 1
 
     async def done(self, count: int, within_s: float = 120) -> None:
         """Waits until so many different jobs have had their effect."""
@@ -139,9 +145,18 @@ class Crew:
 
 @asynccontextmanager
 async def a_crew(
-    server: RedisServer, effects: RedisServer, folder: Path, *, once: bool, size: int = 4
+    server: RedisServer,
+    effects: RedisServer,
+    folder: Path,
+    *,
+    once: bool,
+    size: int = 4,
+    pace: Mapping[str, str] = PACE,
+    worker_url: str | None = None,
 ) -> AsyncIterator[Crew]:
-    crew = Crew(server, effects, folder, once=once, size=size)
+    """`worker_url` may lead the workers through a proxy."""
+    environ = {"COATCHECK_REDIS__URL": worker_url or server.url, "COATCHECK_LOG__LEVEL": "warning", **pace}
+    crew = Crew(server, effects, folder, once=once, size=size, **environ)
     try:
         for worker in crew.workers:
             await worker.is_ready()
