@@ -86,24 +86,20 @@ async def test_what_was_read_as_a_whole_is_told_exactly(inspected: Inspected, la
 @pytest.mark.parametrize("layout", ["coatcheck", "asynq", "sidekiq"])
 async def test_a_sample_s_interval_holds_what_is_there(inspected: Inspected, layout, shape):
     """Drawn again and again from one Redis. Of a hundred of these, the test of the estimator alone allows five."""
-    contents = known(6_000, SHAPES[shape], seed=len(shape))
+    contents = known(4_000, SHAPES[shape], seed=len(shape))
     await fill(inspected, layout, contents)
+    delays = contents.waits_ms if layout == "asynq" else contents.delays_ms
+    pair = Thresholds(4096, 24 * HOUR_MS)
+    gone = sum(size for size, delay in zip(contents.sizes_bytes, delays, strict=True) if pair.offloads(size, delay))
+    question = Question(sizes_bytes=[], delays_ms=[], present=pair)
     held = kept = 0
-    for seed in range(10):
-        found = report(
-            await survey(inspected.transport, Keys(), Extent(400, seed=seed)),
-            Question(sizes_bytes=[4096], delays_ms=[24 * HOUR_MS], present=Thresholds(4096, 24 * HOUR_MS)),
-        )
-        assert found.survey.sample.size == 400
-        (outcome,) = found.grid
-        delays = contents.waits_ms if layout == "asynq" else contents.delays_ms
-        gone = sum(
-            size
-            for size, delay in zip(contents.sizes_bytes, delays, strict=True)
-            if size >= 512 and (size > 4096 or delay > 24 * HOUR_MS)
-        )
-        held += holds(found.payload_bytes, contents.payload_bytes)
-        kept += holds(outcome.s3_bytes, gone)
+    async with inspected.unchanged():
+        for seed in range(10):
+            found = report(await survey(inspected.unwatched, Keys(), Extent(400, seed=seed)), question)
+            assert found.survey.sample.size == 400
+            (outcome,) = found.grid
+            held += holds(found.payload_bytes, contents.payload_bytes)
+            kept += holds(outcome.s3_bytes, gone)
     assert held >= 9
     assert kept >= 9
 
@@ -197,8 +193,8 @@ async def test_large_members_are_read_within_a_bound(inspected: Inspected):
 
 
 async def test_no_look_holds_redis_up(inspected: Inspected):
-    """Over 60,000 jobs, no command takes longer than 5 ms. Best of four: the machine may take the server's turn away."""
-    contents = known(60_000, SHAPES["two kinds"])
+    """Over 40,000 jobs no command takes longer than 5 ms; best of four, for the machine may be busy with others."""
+    contents = known(40_000, SHAPES["two kinds"])
     await fill(inspected, "coatcheck", contents)
     await inspected.redis.config_set("slowlog-log-slower-than", 5_000)
     for _ in range(4):
