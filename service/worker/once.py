@@ -1,8 +1,8 @@
 """The guard of handlers that must not run twice for one id: which jobs are finished.
 
 A job is marked in the step in which it leaves its worker's hands, also if that worker was taken for dead meanwhile.
-What the mark cannot cover is a handler that has had its effect and whose worker dies, or stands still until it is taken
-for dead, before that step: then another runs it again.
+What the mark cannot cover: a handler that was running, or had ended before that step, when its worker died or was taken
+for dead, is run again by another; and two jobs of one id that run at the same moment both run.
 """
 
 from service.keys import Keys
