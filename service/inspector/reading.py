@@ -62,8 +62,10 @@ class ReadOnly:
         self.budget.spend(len(commands))
         replies: list[Any] = []
         for at in range(0, len(commands), _AT_ONCE):
-            replies += await self._transport.send(commands[at : at + _AT_ONCE], raising=raising)
-        self.budget.received(replies)
+            self.budget.spend(0)  # the replies so far may have been larger than anybody could know
+            some = await self._transport.send(commands[at : at + _AT_ONCE], raising=raising)
+            self.budget.received(some)
+            replies += some
         return replies
 
     async def ask(self, *command: Encodable) -> Any:

@@ -150,6 +150,17 @@ async def test_a_look_ends_when_it_has_read_enough(inspected: Inspected):
     assert await reader.fresh().ask("LLEN", "k") == 100
 
 
+async def test_many_reads_at_once_end_with_the_budget_too(inspected: Inspected):
+    """A thousand records of a megabyte each were a gigabyte before anybody counted."""
+    await inspected.redis.set("k", b"x" * 10_000)
+    reader = ReadOnly(inspected.transport, Budget(reply_bytes=1_000_000))
+    before = (await inspected.redis.info("stats"))["total_net_output_bytes"]
+    with pytest.raises(OverBudget):
+        await reader.send([("GETRANGE", "k", 0, 9_999)] * 1_500)
+    sent = (await inspected.redis.info("stats"))["total_net_output_bytes"] - before
+    assert 1_000_000 < sent < 5_000_000
+
+
 async def test_an_error_reply_hides_no_other(inspected: Inspected):
     await inspected.redis.set("k", "v")
     length, kind = await inspected.reader.send([("LLEN", "k"), ("TYPE", "k")])

@@ -1,6 +1,6 @@
 """Looking at a queue of 2,000,000 jobs: an answer in under a second, and no command that holds Redis for over 5 ms.
 
-The machine may be busy with other things: what counts is the best of three looks, and a command that is slow in each.
+The machine may be busy with other things: what counts is the best of five looks, and a command that is slow in each.
 """
 
 import json
@@ -22,7 +22,7 @@ JOBS = 2_000_000
 QUEUE = "big"
 NOW_MS = int(time.time() * 1000)
 SLOW_US = 5_000
-LOOKS = 3
+LOOKS = 5
 _CHUNK = 1000
 
 Command = tuple[bytes, ...]
