@@ -7,7 +7,7 @@ async with a_crew(server, effects, tmp_path, once=True) as crew:
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from service.keys import Keys
 from tests.kit.processes import Process
 from tests.kit.servers import client_of
 from tests.kit.waiting import eventually
+from tests.kit.workers import GROUP, in_hands, put_ready, queues_environ, still_ready
 
 QUEUES = ("critical", "default")
 _APP = """
@@ -45,15 +46,23 @@ class Crew:
     """Use `a_crew`."""
 
     def __init__(
-        self, server: RedisServer, effects: RedisServer, folder: Path, *, once: bool, size: int, **environ: str
+        self,
+        server: RedisServer,
+        effects: RedisServer,
+        folder: Path,
+        *,
+        once: bool,
+        size: int,
+        streams: Collection[str],
+        **environ: str,
     ) -> None:
         (folder / "proof_app.py").write_text(_APP)
         self._folder = folder
-        self._environ = {"COATCHECK_REDIS__URL": server.url, "EFFECTS": effects.url, **environ}
+        self._environ = {"COATCHECK_REDIS__URL": server.url, "EFFECTS": effects.url, **queues_environ(streams), **environ}
         self._once = once
         self._running = ExitStack()
         self._url = server.url
-        self.keys = Keys()
+        self.keys = Keys(streams=dict.fromkeys(streams, GROUP))
         self.redis = client_of(server.url)
         self.effects = client_of(effects.url)
         self.workers = [self.another() for _ in range(size)]
@@ -77,10 +86,10 @@ class Crew:
         for at in range(0, count, 1_000):
             for n, queue in enumerate(QUEUES):
                 jobs = [self._job(type_, queue, number, takes_s) for number in range(at, at + 1_000) if number % 2 == n]
-                await self.redis.lpush(self.keys.queue(queue).ready, *jobs)
+                await put_ready(self.redis, self.keys.queue(queue), *jobs)
 
     async def one_more(self, queue: str) -> None:
-        await self.redis.lpush(self.keys.queue(queue).ready, self._job("effect", queue, self.count, 0))
+        await put_ready(self.redis, self.keys.queue(queue), self._job("effect", queue, self.count, 0))
         self.count += 1
 
     async def done(self, count: int, within_s: float = 120) -> None:
@@ -107,9 +116,9 @@ class Crew:
         async def nothing() -> bool:
             for queue in QUEUES:
                 of = self.keys.queue(queue)
-                assert not await self.redis.llen(of.ready), "ready"
+                assert not await still_ready(self.redis, of), "ready"
                 assert not await self.redis.llen(of.suspects), "suspects"
-                assert not await self._inflight(queue), "in flight"
+                assert not await in_hands(self.redis, of), "in flight"
                 assert not await self.redis.zcard(of.delayed), "delayed"
             return True
 
@@ -128,14 +137,10 @@ class Crew:
     async def now_held_by(self, process: Process) -> set[str]:
         held: set[str] = set()
         for queue in QUEUES:
-            for key in await self._inflight(queue):
-                if f"-{process.child.pid}-" in key:
-                    held |= {json.loads(each)["id"] for each in await self.redis.lrange(key, 0, -1)}
+            for worker, payloads in (await in_hands(self.redis, self.keys.queue(queue))).items():
+                if f"-{process.child.pid}-" in worker:
+                    held |= {json.loads(payload)["id"] for payload in payloads}
         return held
-
-    async def _inflight(self, queue: str) -> list[str]:
-        pattern = self.keys.queue(queue).inflight("*").replace("{", "[{]").replace("}", "[}]")
-        return [key.decode() for key in await self.redis.keys(pattern)]
 
     @staticmethod
     def _job(type_: str, queue: str, number: int, takes_s: float) -> bytes:
@@ -153,10 +158,11 @@ async def a_crew(
     size: int = 4,
     pace: Mapping[str, str] = PACE,
     worker_url: str | None = None,
+    streams: Collection[str] = (),
 ) -> AsyncIterator[Crew]:
-    """`worker_url` may lead the workers through a proxy."""
+    """`worker_url` may lead the workers through a proxy. `streams`: queues whose ready keys are streams."""
     environ = {"COATCHECK_REDIS__URL": worker_url or server.url, "COATCHECK_LOG__LEVEL": "warning", **pace}
-    crew = Crew(server, effects, folder, once=once, size=size, **environ)
+    crew = Crew(server, effects, folder, once=once, size=size, streams=streams, **environ)
     try:
         for worker in crew.workers:
             await worker.is_ready()

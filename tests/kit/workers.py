@@ -15,8 +15,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from redis.asyncio import Redis
 
-from service.keys import Keys
+from service.keys import Keys, QueueKeys
 from service.settings import Settings, load
 from service.wiring import Service
 from service.worker import Worker
@@ -51,6 +52,37 @@ def queues_environ(streams: Collection[str]) -> dict[str, str]:
     """The settings by which these are streams."""
     told = {queue: {"ready_kind": "stream", "ready_group": GROUP} for queue in streams}
     return {"COATCHECK_QUEUES": json.dumps(told)} if told else {}
+
+
+async def put_ready(redis: Redis, of: QueueKeys, *payloads: bytes) -> None:
+    """By plain Redis commands."""
+    if of.group is None:
+        await redis.lpush(of.ready, *payloads)
+        return
+    async with redis.pipeline(transaction=False) as adding:
+        for payload in payloads:
+            adding.xadd(of.ready, {"payload": payload})
+        await adding.execute()
+
+
+async def still_ready(redis: Redis, of: QueueKeys) -> int:
+    """Entries of the ready queue; of a stream, what somebody has in hand, too."""
+    return int(await (redis.llen(of.ready) if of.group is None else redis.xlen(of.ready)))
+
+
+async def in_hands(redis: Redis, of: QueueKeys) -> dict[str, list[bytes]]:
+    """Worker -> payloads, of all that have something in hand."""
+    if of.group is None:
+        prefix = of.inflight("")
+        keys = [key.decode() for key in await redis.keys(f"{prefix.replace('{', '[{]')}*")]
+        return {key.removeprefix(prefix): await redis.lrange(key, 0, -1) for key in keys}
+    held: dict[str, list[bytes]] = {}
+    for entry in (
+        await redis.xpending_range(of.ready, of.group, "-", "+", 10_000) if await redis.exists(of.ready) else []
+    ):
+        found = await redis.xrange(of.ready, entry["message_id"], entry["message_id"])
+        held.setdefault(entry["consumer"].decode(), []).extend(fields[b"payload"] for _, fields in found)
+    return held
 
 
 class AtWork:
@@ -111,30 +143,17 @@ class Workshop:
             await service.close()
 
     async def push(self, queue: str, *payloads: bytes) -> None:
-        of = self.keys.queue(queue)
-        if of.group is None:
-            await self.redis.lpush(of.ready, *payloads)
-            return
-        async with self.redis.pipeline(transaction=False) as adding:
-            for payload in payloads:
-                adding.xadd(of.ready, {"payload": payload})
-            await adding.execute()
+        await put_ready(self.redis, self.keys.queue(queue), *payloads)
 
     async def inflight(self, queue: str = QUEUE) -> dict[str, list[bytes]]:
         """Worker -> what is in its hands, of all that have something."""
-        of = self.keys.queue(queue)
-        if of.group is not None:
-            return await self._pending(of.ready, of.group)
-        prefix = of.inflight("")
-        keys = [key.decode() for key in await self.redis.keys(f"{prefix.replace('{', '[{]')}*")]
-        return {key.removeprefix(prefix): await self.redis.lrange(key, 0, -1) for key in keys}
+        return await in_hands(self.redis, self.keys.queue(queue))
 
     async def idle(self, queue: str = QUEUE, within_s: float = 10) -> None:
         """Waits until nothing is ready and nothing in anybody's hands."""
 
         async def nothing() -> bool:
-            of = self.keys.queue(queue)
-            left = await (self.redis.llen(of.ready) if of.group is None else self.redis.xlen(of.ready))
+            left = await still_ready(self.redis, self.keys.queue(queue))
             assert not left, f"{left} ready"
             assert not await self.inflight(queue), "in flight"
             return True
@@ -147,13 +166,6 @@ class Workshop:
         for ready in streams:
             assert await self.redis.xlen(ready) == 0
         await no_traces(self.redis, besides=(self.keys.meta, *streams, *besides))
-
-    async def _pending(self, ready: str, group: str) -> dict[str, list[bytes]]:
-        held: dict[str, list[bytes]] = {}
-        for entry in await self.redis.xpending_range(ready, group, "-", "+", 10_000):
-            found = await self.redis.xrange(ready, entry["message_id"], entry["message_id"])
-            held.setdefault(entry["consumer"].decode(), []).extend(fields[b"payload"] for _, fields in found)
-        return held
 
     async def dead(self, queue: str = QUEUE, count: int = 1, within_s: float = 10) -> list[dict[str, Any]]:
         """The records of the dead jobs, once there are so many, with their payload in `body` if that is in Redis."""

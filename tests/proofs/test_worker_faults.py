@@ -28,12 +28,13 @@ def durable(own_redis: Callable[..., RedisServer]) -> RedisServer:
     return own_redis(appendonly=True, appendfsync="always")
 
 
+@pytest.mark.parametrize("streams", [(), QUEUES], ids=["lists", "streams"])
 @pytest.mark.parametrize("once", [False, True], ids=["", "once"])
 async def test_workers_killed_again_and_again_lose_no_job(
-    server: RedisServer, effects: RedisServer, tmp_path: Path, once: bool
+    server: RedisServer, effects: RedisServer, tmp_path: Path, once: bool, streams: tuple[str, ...]
 ) -> None:
     rng, at_risk = random.Random(5), set[str]()
-    async with a_crew(server, effects, tmp_path, once=once) as crew:
+    async with a_crew(server, effects, tmp_path, once=once, streams=streams) as crew:
         await crew.load(JOBS)
         for mark in sorted(rng.sample(range(1_000, 18_000), 8)):
             await crew.done(mark)
@@ -49,13 +50,15 @@ async def test_workers_killed_again_and_again_lose_no_job(
     assert repeated <= at_risk
 
 
-@pytest.mark.parametrize("once", [False, True], ids=["", "once"])
+@pytest.mark.parametrize(
+    ("once", "streams"), [(False, ()), (True, ()), (True, QUEUES)], ids=["", "once", "streams once"]
+)
 async def test_workers_that_stand_still_for_longer_than_the_patience_lose_no_job(
-    server: RedisServer, effects: RedisServer, tmp_path: Path, once: bool
+    server: RedisServer, effects: RedisServer, tmp_path: Path, once: bool, streams: tuple[str, ...]
 ) -> None:
     """A machine that swaps, a laptop that sleeps: others have its jobs when it goes on, and it must notice."""
     at_risk = set[str]()
-    async with a_crew(server, effects, tmp_path, once=once) as crew:
+    async with a_crew(server, effects, tmp_path, once=once, streams=streams) as crew:
         await crew.load(JOBS, takes_s=0.02)
         for number, mark in enumerate((1_000, 6_000, 11_000)):
             await crew.done(mark)
@@ -79,13 +82,15 @@ async def test_workers_that_stand_still_for_longer_than_the_patience_lose_no_job
     assert repeated <= at_risk
 
 
-@pytest.mark.parametrize("once", [False, True], ids=["", "once"])
+@pytest.mark.parametrize(
+    ("once", "streams"), [(False, ()), (True, ()), (True, QUEUES)], ids=["", "once", "streams once"]
+)
 async def test_a_redis_that_restarts_again_and_again_loses_no_job(
-    durable: RedisServer, effects: RedisServer, tmp_path: Path, once: bool
+    durable: RedisServer, effects: RedisServer, tmp_path: Path, once: bool, streams: tuple[str, ...]
 ) -> None:
     """Connections break, scripts are forgotten, answers are missing; and nobody is taken for dead for it."""
     rng = random.Random(7)
-    async with a_crew(durable, effects, tmp_path, once=once) as crew:
+    async with a_crew(durable, effects, tmp_path, once=once, streams=streams) as crew:
         await crew.load(JOBS)
         for number, mark in enumerate(sorted(rng.sample(range(1_000, 18_000), 6))):
             await crew.done(mark)
