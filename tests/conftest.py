@@ -15,7 +15,7 @@ from tests.kit.servers import client_of, running_redis
 from tests.kit.tasks import no_task_left
 
 #: A test that reaches one of these runs in CI once more, on Debian's redis-server.
-_SERVERS = {"shared_redis", "own_redis"}
+_SERVERS = {"shared_redis", "own_redis", "inspectors_redis"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -52,7 +52,7 @@ def line(text: str) -> None:
 def clear() -> None:
     """For what is drawn again and again, where people look at a terminal."""
     if sys.stdout.isatty():
-        sys.stdout.write("\x1b[H\x1b[2J\x1b[3J")
+        sys.stdout.write("\x1b[H\x1b[2J")
 
 
 def note(text: str) -> None:

@@ -14,6 +14,8 @@ from tests.kit.inspecting import USER, digest, inspected_server, inspectors_url
 from tests.kit.ruins import FIELDS, KEYS, NOW_MS, QUEUE, REFERENCES, put
 from tests.kit.servers import client_of
 
+pytestmark = pytest.mark.redis  #: by a server of its own
+
 HUGE_BYTES = 2 * 2**20
 ENTRIES = 8  #: of each structure
 LOOK_BYTES = 40 * 2**20  #: of the 200 MiB that are there: the budgets of two looks, and the replies with which they end
