@@ -74,7 +74,7 @@ class Sample:
         count = "LLEN" if structure.per_ms is None else "ZCARD"
         each = await afford(self._reader, structure.key, count, SAMPLE)
         both = await ends(self._reader, structure, self._found, max(each, 1))
-        at = {text_of(member): moment for member, moment in both.members}
+        at = {text_of(member): scored for member, scored in both.members}
         long = [name for name in at if len(name) > _ID_CHARS]
         if long:
             self._found.add("does-not-parse", f"in {structure.state}, of over {_ID_CHARS:,} characters: no ids", long)
