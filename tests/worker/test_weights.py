@@ -7,7 +7,8 @@ from hypothesis import given, strategies as st
 
 from service.worker import Context, Worker
 from service.worker.weights import Shares
-from tests.kit.workers import Log, Workshop, envelope
+from tests.kit.waiting import eventually
+from tests.kit.workers import Gate, Log, Workshop, envelope
 
 
 def served(shares: Shares, rounds: list[int], candidates: list[int]) -> Counter[int]:
@@ -115,3 +116,18 @@ async def test_strict_priority_does_the_first_queue_s_jobs_first(shop: Workshop,
 
 def _at(seen: list[str], queue: str) -> list[int]:
     return [at for at, each in enumerate(seen) if each == queue]
+
+
+async def test_with_the_others_empty_the_lightest_queue_has_every_hand_at_once(shop: Workshop) -> None:
+    """A weight is a share among those who have jobs, and reserves nothing for those who have none."""
+    worker, gate = Worker(), Gate()
+
+    @worker.task("wait")
+    async def wait() -> None:
+        await gate.passed()
+
+    async with shop.at_work(worker, weights={"critical": 1_000.0, "default": 30.0, "low": 1.0}, concurrency=10):
+        await shop.push("low", *(envelope("wait") for _ in range(10)))
+        await eventually(lambda: gate.waiting == 10)
+        gate.open()
+        await shop.idle("low")

@@ -129,6 +129,37 @@ async def test_jobs_that_take_long_are_not_taken_ahead(shop: Workshop) -> None:
 
 
 @both_kinds
+async def test_what_was_taken_ahead_goes_back_when_a_job_takes_longer_than_those_before_it(
+    shop: Workshop, log: Log
+) -> None:
+    """A worker learns how long jobs take, and may be wrong: those behind a slow one must not wait for it here."""
+    worker, gate = Worker(), Gate()
+
+    @worker.task("quick")
+    async def quick() -> None:
+        log.add(1)
+
+    @worker.task("wait")
+    async def wait() -> None:
+        await gate.passed()
+
+    quick_ones = [envelope("quick") for _ in range(3_000)]
+    await shop.push(QUEUE, *quick_ones[:1_000], envelope("wait"), *quick_ones[1_000:])
+    async with shop.at_work(worker, concurrency=1):
+        await eventually(lambda: gate.waiting == 1)
+
+        async def alone() -> bool:
+            held = {name: len(jobs) for name, jobs in (await shop.inflight()).items() if not name.startswith("~")}
+            assert list(held.values()) == [1], held
+            return True
+
+        await eventually(alone)
+        assert len(log.seen) == 1_000
+        gate.open()
+        await log.has(3_000, within_s=30)
+        await shop.idle()
+
+
 async def test_what_fails_is_tried_again_with_the_same_id_and_its_other_fields_as_they_were(
     shop: Workshop, log: Log
 ) -> None:
