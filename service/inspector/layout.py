@@ -1,4 +1,4 @@
-"""The shape of every layout: one file a library, read-only, each method one bounded look.
+"""The shape of every layout: one folder a library, read-only, each method one bounded look.
 
 A layout is made anew for each look, with a budget of its own: `Asynq(look).summary("emails")`.
 

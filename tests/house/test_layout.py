@@ -128,7 +128,7 @@ def test_only_keys_py_spells_a_key():
     for path in sorted((ROOT / "service").rglob("*.lua")):
         code = "\n".join(line.partition("--")[0] for line in path.read_text().splitlines())
         found |= {f"{path.name}: {text!r}" for text in re.findall(r"""["']([^"'\n]*)["']""", code) if ours.search(text)}
-    foreign = [f"service/inspector/{library}" for library in ("asynq", "bullmq", "rtq")]
+    foreign = [f"service/inspector/{library}/" for library in ("asynq", "bullmq", "rtq")]
     assert outside(found, "service/keys.py", "service/advisor/layouts/", *foreign) == []
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from service.inspector.answers import JobDetail, Problem
-from service.inspector.asynq import Asynq
+from service.inspector.asynq.layout import Asynq
 from service.inspector.causes import CAUSES
 from service.inspector.reading import Budget
 from tests.kit.asynq_writer import AsynqWriter, message

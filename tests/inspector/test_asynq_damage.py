@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from service.inspector.asynq import Asynq
+from service.inspector.asynq.layout import Asynq
 from tests.kit.asynq_writer import message, server_info
 from tests.kit.damage import SCORES, Huge, Value, all_problems, keyspace, values
 from tests.kit.inspecting import Inspected

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 from hypothesis import example, given, strategies as st
 
-from service.inspector.asynq_message import NotAMessage, UnknownField, decode, decode_server
+from service.inspector.asynq.message import NotAMessage, UnknownField, decode, decode_server
 from tests.kit.asynq_writer import message, server_info
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.inspector.asynq import Asynq
+from service.inspector.asynq.layout import Asynq
 from service.inspector.inspector import Inspector
 from service.inspector.layout import Look
 from service.keys import Keys

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from service.inspector.answers import JobDetail, Problem
-from service.inspector.bullmq import BullMQ
-from service.inspector.bullmq_keys import QueueKeys, due_of, is_marker, priority_of, queue_of, score_at, sequence_of
+from service.inspector.bullmq.keys import QueueKeys, due_of, is_marker, priority_of, queue_of, score_at, sequence_of
+from service.inspector.bullmq.layout import BullMQ
 from service.inspector.layout import Look
 from service.inspector.payloads import READ_BYTES
 from service.inspector.reading import ReadOnly

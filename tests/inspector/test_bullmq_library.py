@@ -16,8 +16,8 @@ import pytest
 
 from service.child import HOST
 from service.inspector.answers import JobDetail, Problem
-from service.inspector.bullmq import BullMQ
-from service.inspector.bullmq_keys import PREFIX
+from service.inspector.bullmq.keys import PREFIX
+from service.inspector.bullmq.layout import BullMQ
 from service.inspector.inspector import Inspector
 from service.inspector.layout import Look
 from service.inspector.reading import ReadOnly

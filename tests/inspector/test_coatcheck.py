@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from service.inspector.answers import Problem
-from service.inspector.coatcheck import Coatcheck
+from service.inspector.coatcheck.layout import Coatcheck
 from service.inspector.times import Moment
 from service.keys import Keys
 from storage_backends.reference import Reference, new_uuid

@@ -8,7 +8,7 @@ import pytest
 
 from service.errors import RedisUnavailable
 from service.inspector.answers import JobDetail, Problem, QueueDetail, QueueSummary
-from service.inspector.coatcheck import Coatcheck
+from service.inspector.coatcheck.layout import Coatcheck
 from service.inspector.inspector import Inspector
 from service.inspector.layout import Look
 from service.keys import Keys

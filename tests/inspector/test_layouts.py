@@ -80,7 +80,7 @@ def test_every_layout_is_here():
 def test_every_kind_of_problem_is_explained():
     """A kind without a cause would be a traceback when it is shown."""
     told = set()
-    for path in INSPECTOR.glob("*.py"):
+    for path in INSPECTOR.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

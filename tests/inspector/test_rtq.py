@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 from service.inspector.answers import JobDetail, Problem
 from service.inspector.causes import CAUSES
 from service.inspector.reading import Budget
-from service.inspector.rtq import Rtq
-from service.inspector.rtq_envelope import NotAnEnvelope, decode
+from service.inspector.rtq.envelope import NotAnEnvelope, decode
+from service.inspector.rtq.layout import Rtq
 from service.inspector.times import Moment
 from tests.kit.inspecting import Inspected
 from tests.kit.rtq_writer import RtqWriter, dead_entry, envelope

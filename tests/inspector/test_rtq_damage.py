@@ -4,7 +4,7 @@ import json
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from service.inspector.rtq import Rtq
+from service.inspector.rtq.layout import Rtq
 from tests.kit.damage import SCORES, Huge, Value, all_problems, keyspace, values
 from tests.kit.inspecting import Inspected
 from tests.kit.rtq_writer import dead_entry, envelope

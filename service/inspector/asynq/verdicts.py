@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from service.inspector.asynq_sight import Sight
+from service.inspector.asynq.sight import Sight
 from service.inspector.findings import Findings
 from service.inspector.payloads import text_cut
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from service.inspector.asynq_groups import groups_of
-from service.inspector.asynq_keys import QueueKeys
-from service.inspector.asynq_message import NotAMessage
-from service.inspector.asynq_sight import shown
-from service.inspector.asynq_tasks import STAND_COMMANDS, Stand, messages, stands, too_large
+from service.inspector.asynq.groups import groups_of
+from service.inspector.asynq.keys import QueueKeys
+from service.inspector.asynq.message import NotAMessage
+from service.inspector.asynq.sight import shown
+from service.inspector.asynq.tasks import STAND_COMMANDS, Stand, messages, stands, too_large
 from service.inspector.findings import Findings
 from service.inspector.layout import ENDS, SAMPLE, Look
 from service.inspector.payloads import text_cut

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from service.inspector.bullmq_job import whereabouts
-from service.inspector.bullmq_keys import QueueKeys
+from service.inspector.bullmq.job import whereabouts
+from service.inspector.bullmq.keys import QueueKeys
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.reading import PAGE, ReadOnly

@@ -1,4 +1,4 @@
-"""Asynq, the Go library: ids in lists and sorted sets, one hash a task. asynq_keys.py draws the layout.
+"""Asynq, the Go library: ids in lists and sorted sets, one hash a task. keys.py draws the layout.
 
 Asynq itself believes the hash's `state`, and then fails where the structure of that name does not hold the id. Here the
 structure counts: from there, and from nowhere else, a task is taken.
@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import ClassVar, Final
 
 from service.inspector.answers import Entry, Fact, JobDetail, Problem, QueueDetail, QueueSummary, StateDetail
-from service.inspector.asynq_groups import Groups, groups_of
-from service.inspector.asynq_job import job_of
-from service.inspector.asynq_keys import AGGREGATING, QUEUES, SECONDS, QueueKeys, queue_of
-from service.inspector.asynq_problems import problems_of
-from service.inspector.asynq_servers import serving
-from service.inspector.asynq_tasks import briefly, number, since_of
+from service.inspector.asynq.groups import Groups, groups_of
+from service.inspector.asynq.job import job_of
+from service.inspector.asynq.keys import AGGREGATING, QUEUES, SECONDS, QueueKeys, queue_of
+from service.inspector.asynq.problems import problems_of
+from service.inspector.asynq.servers import serving
+from service.inspector.asynq.tasks import briefly, number, since_of
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import text_cut

@@ -1,4 +1,4 @@
-"""redis_task_queue, the small list queue for Dart: JSON envelopes in lists. rtq_keys.py draws the layout.
+"""redis_task_queue, the small list queue for Dart: JSON envelopes in lists. keys.py draws the layout.
 
 An envelope is the job and its only record: where it lies is its state. In-flight lists and the list of the dead are
 shared by all queues, so that they are looked into to tell whose an entry is, as far as one look may. Nothing says since
@@ -14,10 +14,10 @@ from service.inspector.findings import Findings
 from service.inspector.layout import ENDS, Look
 from service.inspector.payloads import text_cut
 from service.inspector.reading import PAGE, OverBudget
-from service.inspector.rtq_entries import Seen, Shared, Sweep, shared, sweep
-from service.inspector.rtq_job import job_of
-from service.inspector.rtq_keys import DEAD, IN_FLIGHT, PENDING, PREFIX, STATES, RtqKeys
-from service.inspector.rtq_problems import problems_of
+from service.inspector.rtq.entries import Seen, Shared, Sweep, shared, sweep
+from service.inspector.rtq.job import job_of
+from service.inspector.rtq.keys import DEAD, IN_FLIGHT, PENDING, PREFIX, STATES, RtqKeys
+from service.inspector.rtq.problems import problems_of
 from service.inspector.structures import counts, dues
 from service.inspector.times import Moment
 

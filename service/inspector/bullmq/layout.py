@@ -1,7 +1,7 @@
 """BullMQ's queues (Node, and its ports): `<prefix>:<queue>:…`.
 
 Up to 5.x a paused queue's waiting ids are in `paused`; 6.x leaves them in `wait` and says so in `meta` alone. Both say
-`waiting` of such a job. What each key holds is in bullmq_keys.py.
+`waiting` of such a job. What each key holds is in keys.py.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from service.inspector.answers import Entry, Fact, JobDetail, Problem, QueueDetail, QueueSummary, StateDetail
-from service.inspector.bullmq_job import job_detail
-from service.inspector.bullmq_keys import PREFIX, QueueKeys, is_marker, markers, priority_of, queue_of, sequence_of
-from service.inspector.bullmq_problems import problems_of
+from service.inspector.bullmq.job import job_detail
+from service.inspector.bullmq.keys import PREFIX, QueueKeys, is_marker, markers, priority_of, queue_of, sequence_of
+from service.inspector.bullmq.problems import problems_of
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import text_cut

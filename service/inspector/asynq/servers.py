@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from service.inspector.asynq_keys import SERVERS, WORKERS
-from service.inspector.asynq_message import NotAMessage, Server, decode_server
+from service.inspector.asynq.keys import SERVERS, WORKERS
+from service.inspector.asynq.message import NotAMessage, Server, decode_server
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.members import text_of

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from service.inspector.answers import Problem
-from service.inspector.bullmq_job import LATE_MS
-from service.inspector.bullmq_keys import QueueKeys, due_of, markers, score_at
-from service.inspector.bullmq_orphans import orphans
-from service.inspector.bullmq_sample import Sample
+from service.inspector.bullmq.job import LATE_MS
+from service.inspector.bullmq.keys import QueueKeys, due_of, markers, score_at
+from service.inspector.bullmq.orphans import orphans
+from service.inspector.bullmq.sample import Sample
 from service.inspector.findings import Findings
 from service.inspector.layout import EXAMPLES, Look
 from service.inspector.reading import Command, OverBudget

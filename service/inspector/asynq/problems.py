@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from service.inspector.answers import Problem
-from service.inspector.asynq_groups import groups_of
-from service.inspector.asynq_keys import SECONDS, SERVERS, QueueKeys
-from service.inspector.asynq_sample import Sample
-from service.inspector.asynq_servers import serving
-from service.inspector.asynq_strays import strays
-from service.inspector.asynq_tasks import number, since_of
-from service.inspector.asynq_verdicts import LATE_MS
+from service.inspector.asynq.groups import groups_of
+from service.inspector.asynq.keys import SECONDS, SERVERS, QueueKeys
+from service.inspector.asynq.sample import Sample
+from service.inspector.asynq.servers import serving
+from service.inspector.asynq.strays import strays
+from service.inspector.asynq.tasks import number, since_of
+from service.inspector.asynq.verdicts import LATE_MS
 from service.inspector.findings import Findings
 from service.inspector.layout import EXAMPLES, Look
 from service.inspector.payloads import text_cut

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from service.inspector.asynq_keys import QueueKeys
-from service.inspector.asynq_places import Places, places_of
-from service.inspector.asynq_tasks import Stand, group_of, stands
+from service.inspector.asynq.keys import QueueKeys
+from service.inspector.asynq.places import Places, places_of
+from service.inspector.asynq.tasks import Stand, group_of, stands
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import text_cut

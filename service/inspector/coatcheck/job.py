@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from service.inspector.answers import Fact, JobDetail, Unsought
-from service.inspector.coatcheck_members import INLINE, Member, member_of, record_of
-from service.inspector.coatcheck_sight import Sight, sets_of, sight_of
+from service.inspector.coatcheck.members import INLINE, Member, member_of, record_of
+from service.inspector.coatcheck.sight import Sight, sets_of, sight_of
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import READ_BYTES, Payload, rendered, text_cut, unread

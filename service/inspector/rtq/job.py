@@ -8,8 +8,8 @@ from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import rendered, text_cut
 from service.inspector.reading import OverBudget
-from service.inspector.rtq_entries import Seen, Sweep, sweep, workers
-from service.inspector.rtq_keys import DEAD, DELAYED, IN_FLIGHT, PENDING, RtqKeys
+from service.inspector.rtq.entries import Seen, Sweep, sweep, workers
+from service.inspector.rtq.keys import DEAD, DELAYED, IN_FLIGHT, PENDING, RtqKeys
 from service.inspector.structures import Structure
 from service.inspector.times import Moment
 

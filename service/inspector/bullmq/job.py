@@ -6,8 +6,8 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from service.inspector.answers import Fact, JobDetail, Place, Unsought
-from service.inspector.bullmq_keys import QueueKeys, due_of, priority_of, sequence_of, state_of
-from service.inspector.bullmq_record import JobRecord, decoded
+from service.inspector.bullmq.keys import QueueKeys, due_of, priority_of, sequence_of, state_of
+from service.inspector.bullmq.record import JobRecord, decoded
 from service.inspector.findings import Findings
 from service.inspector.hashes import record_of
 from service.inspector.layout import Look

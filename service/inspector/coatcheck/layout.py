@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from service.inspector.answers import Entry, Fact, JobDetail, Problem, QueueDetail, QueueSummary, StateDetail
-from service.inspector.coatcheck_job import job_detail
-from service.inspector.coatcheck_members import INLINE, Members, member_of
-from service.inspector.coatcheck_problems import problems_of
+from service.inspector.coatcheck.job import job_detail
+from service.inspector.coatcheck.members import INLINE, Members, member_of
+from service.inspector.coatcheck.problems import problems_of
 from service.inspector.findings import Findings
 from service.inspector.layout import ENDS, Look
 from service.inspector.payloads import rendered, text_cut

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.inspector.answers import Fact
-from service.inspector.asynq_keys import NANOSECONDS, QueueKeys
-from service.inspector.asynq_message import NotAMessage, TaskMessage, decode
+from service.inspector.asynq.keys import NANOSECONDS, QueueKeys
+from service.inspector.asynq.message import NotAMessage, TaskMessage, decode
 from service.inspector.findings import Findings
 from service.inspector.payloads import READ_BYTES, text_cut
 from service.inspector.reading import ReadOnly

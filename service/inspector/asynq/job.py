@@ -5,12 +5,12 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from service.inspector.answers import Fact, JobDetail
-from service.inspector.asynq_keys import QueueKeys
-from service.inspector.asynq_message import NotAMessage, TaskMessage, decode
-from service.inspector.asynq_places import Places, places_of
-from service.inspector.asynq_servers import worked_on_by
-from service.inspector.asynq_sight import Sight, facts, payloads, shown, times
-from service.inspector.asynq_verdicts import judge
+from service.inspector.asynq.keys import QueueKeys
+from service.inspector.asynq.message import NotAMessage, TaskMessage, decode
+from service.inspector.asynq.places import Places, places_of
+from service.inspector.asynq.servers import worked_on_by
+from service.inspector.asynq.sight import Sight, facts, payloads, shown, times
+from service.inspector.asynq.verdicts import judge
 from service.inspector.findings import Findings
 from service.inspector.hashes import Record, record_of
 from service.inspector.layout import Look

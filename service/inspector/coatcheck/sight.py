@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.inspector.answers import Place
-from service.inspector.coatcheck_members import Member
+from service.inspector.coatcheck.members import Member
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import READ_BYTES

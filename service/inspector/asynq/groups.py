@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.inspector.asynq_keys import SECONDS, QueueKeys
+from service.inspector.asynq.keys import SECONDS, QueueKeys
 from service.inspector.findings import Findings
 from service.inspector.payloads import text_cut
 from service.inspector.reading import ReadOnly

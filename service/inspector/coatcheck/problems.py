@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from service.inspector.answers import Problem
-from service.inspector.coatcheck_members import INLINE, Member, Members, member_of, record_of
-from service.inspector.coatcheck_orphans import orphans
+from service.inspector.coatcheck.members import INLINE, Member, Members, member_of, record_of
+from service.inspector.coatcheck.orphans import orphans
 from service.inspector.findings import Findings
 from service.inspector.layout import SAMPLE, Look
 from service.inspector.payloads import text_cut

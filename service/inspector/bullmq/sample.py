@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
 
-from service.inspector.bullmq_job import LATE_MS, whereabouts
-from service.inspector.bullmq_keys import QueueKeys, is_marker
+from service.inspector.bullmq.job import LATE_MS, whereabouts
+from service.inspector.bullmq.keys import QueueKeys, is_marker
 from service.inspector.findings import Findings
 from service.inspector.layout import SAMPLE, Look
 from service.inspector.payloads import READ_BYTES, json_of

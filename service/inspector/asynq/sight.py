@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.inspector.answers import Fact
-from service.inspector.asynq_keys import NANOSECONDS, SECONDS
-from service.inspector.asynq_message import TaskMessage
-from service.inspector.asynq_places import Places
+from service.inspector.asynq.keys import NANOSECONDS, SECONDS
+from service.inspector.asynq.message import TaskMessage
+from service.inspector.asynq.places import Places
 from service.inspector.hashes import Record
 from service.inspector.payloads import Payload, rendered, text_cut, unread
 from service.inspector.times import Moment, moment

@@ -8,9 +8,9 @@ from service.inspector.findings import Findings
 from service.inspector.layout import EXAMPLES, SAMPLE, Look
 from service.inspector.payloads import text_cut
 from service.inspector.reading import OverBudget
-from service.inspector.rtq_entries import Shared, Sweep, ids_of, shared, sweep
-from service.inspector.rtq_job import LATE_MS
-from service.inspector.rtq_keys import RtqKeys
+from service.inspector.rtq.entries import Shared, Sweep, ids_of, shared, sweep
+from service.inspector.rtq.job import LATE_MS
+from service.inspector.rtq.keys import RtqKeys
 from service.inspector.structures import Structure, no_times
 from service.inspector.times import FIRST_MS, moment
 from service.inspector.weighing import afford

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from service.inspector.coatcheck_members import INLINE, Members, member_of
+from service.inspector.coatcheck.members import INLINE, Members, member_of
 from service.inspector.findings import Findings
 from service.inspector.payloads import text_cut
 from service.inspector.reading import PAGE, Command, ReadOnly

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from redis.exceptions import ResponseError
 
 from service.inspector.answers import Place, Unsought
-from service.inspector.asynq_groups import groups_of
-from service.inspector.asynq_keys import SECONDS, QueueKeys
+from service.inspector.asynq.groups import groups_of
+from service.inspector.asynq.keys import SECONDS, QueueKeys
 from service.inspector.findings import Findings
 from service.inspector.reading import ReadOnly
 from service.inspector.seeking import seek

@@ -9,8 +9,8 @@ from service.inspector.answers import Unsought
 from service.inspector.findings import Findings
 from service.inspector.payloads import text_cut
 from service.inspector.reading import PAGE, Command, OverBudget, ReadOnly
-from service.inspector.rtq_envelope import Envelope, NotAnEnvelope, decode
-from service.inspector.rtq_keys import RtqKeys
+from service.inspector.rtq.envelope import Envelope, NotAnEnvelope, decode
+from service.inspector.rtq.keys import RtqKeys
 from service.inspector.structures import Structure
 from service.inspector.times import Moment, moment
 from service.inspector.weighing import afford

@@ -1,0 +1,6 @@
+"""Coatcheck itself; service/keys.py draws what there is.
+
+layout.py    what it answers
+members.py   members of sorted sets; sight.py all of one job at one moment; job.py tells it
+problems.py  what does not fit in a queue; orphans.py: what it keeps for jobs that it does not have
+"""
