@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from service.advisor.delayed import Job, Member
 from service.advisor.layouts.records import jobs_of
-from service.inspector.bullmq_keys import PER_MS
+from service.inspector.bullmq.keys import PER_MS
 from service.inspector.reading import ReadOnly
 from service.inspector.times import LAST_MS, moment
 from service.keys import Keys
