@@ -12,8 +12,8 @@ import noop
 
 def main(url: str, jobs: int, threads: int, prefetch: str) -> None:
     os.environ["dramatiq_queue_prefetch"] = prefetch  # noqa: SIM112  # as dramatiq spells it, which reads it when imported
-    import dramatiq  # noqa: PLC0415
-    from dramatiq.brokers.redis import RedisBroker  # noqa: PLC0415
+    import dramatiq  # noqa: PLC0415  # it reads that setting when it is imported
+    from dramatiq.brokers.redis import RedisBroker  # noqa: PLC0415  # likewise
 
     broker = RedisBroker(url=url)
     dramatiq.set_broker(broker)
