@@ -58,7 +58,12 @@ class Crew:
     ) -> None:
         (folder / "proof_app.py").write_text(_APP)
         self._folder = folder
-        self._environ = {"COATCHECK_REDIS__URL": server.url, "EFFECTS": effects.url, **queues_environ(streams), **environ}
+        self._environ = {
+            "COATCHECK_REDIS__URL": server.url,
+            "EFFECTS": effects.url,
+            **queues_environ(streams),
+            **environ,
+        }
         self._once = once
         self._running = ExitStack()
         self._url = server.url

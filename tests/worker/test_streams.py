@@ -152,6 +152,36 @@ async def test_what_is_returned_and_wakes_nobody_is_told_of_to_who_looks_for_the
     assert payloads(await taken(idle, 9)) == [b"1"]
 
 
+@streams
+async def test_an_idle_worker_whose_stream_is_deleted_works_on_the_next(shop: Workshop, log: Log) -> None:
+    """By a hand, or by a Redis that lost it: the pop that sleeps there ends with an error."""
+    worker, ready = Worker(), shop.keys.queue(QUEUE).ready
+    worker.task("note")(log.add)
+
+    async def asleep() -> bool:
+        return int((await shop.redis.info("clients"))["blocked_clients"]) == 1
+
+    async with shop.at_work(worker):
+        for number in range(2):
+            await eventually(asleep)
+            await shop.redis.delete(ready)
+            await shop.push(QUEUE, envelope("note", number))
+            assert len(await log.has(number + 1)) == number + 1
+        await shop.idle()
+
+
+async def test_an_entry_of_thousands_of_fields_comes_back_like_any_other(rig: Rig) -> None:
+    """Lua unpacks no more than 8,000 values: an error in the midst of reaping would keep all others in dead hands."""
+    dead, alive = await rig.source(), await rig.source()
+    await rig.redis.xadd(rig.of.ready, {f"field {number}": number for number in range(10_000)})
+    await rig.push(b"1")
+    await taken(dead, 2)
+    await rig.overdue(dead)
+    assert (await alive.reap()).returned == 2
+    entries = await taken(alive, 9)
+    assert sorted(bool(entry.fault) for entry in entries) == [False, True]
+
+
 # ---- entries ---------------------------------------------------------------------------------------------------------
 
 

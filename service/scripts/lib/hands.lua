@@ -84,7 +84,8 @@ local function unread(hands)
 end
 
 -- give_back(hands, entry): to be the next that is taken; whether it was in these hands. Nobody who sleeps is woken by
--- what is pending under another name: where somebody may sleep, it is added to the stream anew.
+-- what is pending under another name: where somebody may sleep, it is added to the stream anew, unless somebody gave it
+-- more fields than Lua unpacks.
 local function give_back(hands, entry)
   if hands.kind == 'list' then
     local mine = redis.call('LREM', hands.inflight, -1, entry) == 1
@@ -93,7 +94,7 @@ local function give_back(hands, entry)
   end
   if not has(hands, entry) then return false end
   local found = redis.call('XRANGE', hands.ready, entry, entry)[1]
-  if found and unread(hands) then
+  if found and (unread(hands) or #found[2] > 1000) then
     redis.call('XCLAIM', hands.ready, hands.group, RETURNED, 0, entry, 'JUSTID')
   else
     if found then redis.call('XADD', hands.ready, '*', unpack(found[2])) end
@@ -127,11 +128,11 @@ local function draw_from(hands, from, name, answer)
     if entry then answer[#answer + 1] = entry end
     return entry and #entry, entry
   end
-  local id = first_of(hands, name)
-  while id do
+  for _ = 1, 1000 do
+    local id = first_of(hands, name)
+    if not id then return nil end
     local entry = redis.call('XCLAIM', hands.ready, hands.group, hands.worker, 0, id)[1]
-    if entry then return tell(answer, entry) end
-    id = first_of(hands, name) -- that one was deleted, and is pending no more
+    if entry then return tell(answer, entry) end -- else it was deleted, and is pending no more
   end
 end
 
