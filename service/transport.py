@@ -24,6 +24,7 @@ from redis.exceptions import (
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisError,
     ResponseError,
     TimeoutError as RedisTimeoutError,
     TryAgainError,
@@ -112,20 +113,26 @@ def connect(url: str, *, timeout_s: float, max_connections: int, client_name: st
     """A pool that never repeats a command by itself. No connection is made yet.
 
     A caller waits up to `timeout_s` for a free connection, to connect, and for each answer. CLIENT LIST shows it under
-    `client_name`.
+    `client_name`. Raises ValueError for a URL that no connection can be made of.
     """
-    return Pool.from_url(
+    of_tcp = {} if url.startswith("unix:") else {"socket_keepalive": True}
+    pool = Pool.from_url(
         url,
         max_connections=max_connections,
         timeout=timeout_s,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
-        socket_keepalive=True,
         retry=Retry(NoBackoff(), 0),
         retry_on_error=[],
         protocol=2,
         client_name=client_name,
+        **of_tcp,
     )
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, RedisError) as error:  # only now, and not before it connects, does redis-py look at them
+        raise ValueError("an option of the URL is none, or has no such value") from error
+    return pool
 
 
 def client(pool: BlockingConnectionPool) -> Redis:

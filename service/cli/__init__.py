@@ -10,6 +10,7 @@ dead.py     dead list, dead revive, dead purge
 local.py    route, config: from settings alone, without a running service
 inspect.py  inspect: asks Redis itself, by reads alone; inspected.py shows what it tells
 advise.py   advise: samples Redis itself, by reads alone
+asking.py   how these two reach Redis
 remote.py   how the others reach the service
 show.py     tables and bars for people, JSON for machines
 """

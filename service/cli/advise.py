@@ -1,21 +1,19 @@
 """Is Redis full of delayed payloads: advise, which asks Redis itself, by reads alone."""
 
-import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from service.cli import show
+from service.cli.asking import RedisUrl, asked
 from service.cli.exits import Exit
-from service.cli.inspect import RedisUrl
 from service.cli.local import checked, settings
 from service.cli.remote import Json
 
 if TYPE_CHECKING:
     from service.advisor.costs import Prices
     from service.advisor.report import Question, Report
-    from service.advisor.survey import Extent
 
 _SETS: Final = 20  #: shown in the table; JSON has all
 
@@ -51,16 +49,20 @@ def advise(
     may only read (ops/redis/inspector.acl). In brackets stands what is 95% sure.
     """
     from service.advisor.costs import Prices
-    from service.advisor.survey import Extent
+    from service.advisor.report import report
+    from service.advisor.survey import Extent, survey
+    from service.keys import Keys
     from service.units import parse_size_bytes
 
     prices = Prices(redis_gib, s3_gib, put_thousand, get_thousand, delete_thousand)
     question = _question(sizes, delays, at_most, offload_to, prices)
     extent = Extent(sample, checked(parse_size_bytes, most_bytes), seed)
-    report = _asked(redis, extent, question, as_json=as_json)
+    told = report(
+        asked(lambda at, chosen: survey(at, Keys(chosen.key_prefix), extent), redis, as_json=as_json), question
+    )
     if html is not None:
-        _write(report, html, as_json=as_json)
-    _show(report, as_json=as_json)
+        _write(told, html, as_json=as_json)
+    _show(told, as_json=as_json)
 
 
 def _question(
@@ -88,44 +90,6 @@ def _delay_ms(text: str) -> int:
     if ms < 0:
         raise ValueError(f"{text!r} is negative")
     return ms
-
-
-def _asked(url: str | None, extent: "Extent", question: "Question", *, as_json: bool) -> "Report":
-    """What fails is shown, and ends the command."""
-    from redis.exceptions import ResponseError
-
-    from service.advisor.report import report
-    from service.errors import RetryLater
-
-    try:
-        return report(asyncio.run(_surveyed(url, extent)), question)
-    except RetryLater as error:
-        show.problem({"title": "Redis unavailable", "detail": str(error)}, as_json=as_json)
-        raise typer.Exit(Exit.LATER) from error
-    except ResponseError as error:  # of what every look needs: TIME, SCAN, INFO
-        show.problem({"title": "Refused by Redis", "detail": str(error)[:200]}, as_json=as_json)
-        raise typer.Exit(Exit.FAILED) from error
-
-
-async def _surveyed(url: str | None, extent: "Extent") -> Any:
-    from service.advisor.survey import survey
-    from service.keys import Keys
-    from service.transport import Transport, connect
-
-    chosen = settings()
-    try:
-        pool = connect(
-            url or chosen.redis.url,
-            timeout_s=chosen.redis.timeout_s,
-            max_connections=chosen.redis.max_connections,
-            client_name="coatcheck-inspector",
-        )
-    except ValueError as error:
-        raise typer.BadParameter(f"--redis: {error}") from error
-    try:
-        return await survey(Transport(pool), Keys(chosen.key_prefix), extent)
-    finally:
-        await pool.disconnect()
 
 
 def _write(report: "Report", path: Path, *, as_json: bool) -> None:

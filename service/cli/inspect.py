@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from service.cli import show
+from service.cli.asking import RedisUrl, asked
 from service.cli.exits import Exit
 from service.cli.remote import Json
 
 if TYPE_CHECKING:
     from service.inspector.inspector import Inspector
     from service.inspector.layout import Layout
+    from service.settings import Settings
+    from service.transport import Transport
 
 Layouts = Annotated[
     list[str] | None,
@@ -21,10 +23,6 @@ Layouts = Annotated[
         "--layout", help="Only this one: coatcheck, asynq, bullmq, rtq. Several may be named.", metavar="NAME"
     ),
 ]
-RedisUrl = Annotated[
-    str | None, typer.Option("--redis", help="Where Redis is. By default what REDIS__URL says.", metavar="URL")
-]
-
 _EVERY_S: Final = 2.0  #: between two looks of --watch
 
 
@@ -53,8 +51,10 @@ def inspect(
     if problems and id is not None:
         raise typer.BadParameter("--problems is of a queue, or of all; a job tells its own")
     request = _Request(queue, id, problems, as_json, watch)
-    options = {"layouts": _layouts(layout), "max_bytes": max_bytes, "prefix": prefix}
-    code = _told(request, redis, options if not all_keys else {**options, "keys_at_most": None})
+    options: dict[str, Any] = {"layouts": _layouts(layout), "max_bytes": max_bytes, "prefix": prefix}
+    if all_keys:
+        options["keys_at_most"] = None
+    code = asked(lambda at, chosen: _inspect(at, chosen, request, options), redis, as_json=as_json)
     if code != Exit.DONE:
         raise typer.Exit(code)
 
@@ -79,49 +79,16 @@ def _layouts(names: Sequence[str] | None) -> "dict[str, type[Layout]]":
     return {name: layout for name, layout in LAYOUTS.items() if not names or name in names}
 
 
-def _told(request: _Request, url: str | None, options: dict[str, Any]) -> Exit:
-    """What fails is shown, too."""
-    from redis.exceptions import ResponseError
-
-    from service.errors import RetryLater
-
-    try:
-        return asyncio.run(_inspect(request, url, options))
-    except RetryLater as error:
-        show.problem({"title": "Redis unavailable", "detail": str(error)}, as_json=request.as_json)
-        return Exit.LATER
-    except ResponseError as error:  # to what every look needs: TIME, SCAN
-        show.problem({"title": "Refused by Redis", "detail": str(error)[:200]}, as_json=request.as_json)
-        return Exit.FAILED
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-
-
-async def _inspect(request: _Request, url: str | None, options: dict[str, Any]) -> Exit:
-    from service.cli.local import settings
+async def _inspect(transport: "Transport", chosen: "Settings", request: _Request, options: dict[str, Any]) -> Exit:
     from service.inspector.inspector import Inspector
     from service.keys import Keys
-    from service.transport import Transport, connect
 
-    chosen = settings()
-    try:
-        pool = connect(
-            url or chosen.redis.url,
-            timeout_s=chosen.redis.timeout_s,
-            max_connections=chosen.redis.max_connections,
-            client_name="coatcheck-inspector",
-        )
-    except ValueError as error:
-        raise typer.BadParameter(f"--redis: {error}") from error
-    inspector = Inspector(Transport(pool), Keys(chosen.key_prefix, chosen.ready_keys()), **options)
-    try:
-        while True:
-            code = await _look(inspector, request)
-            if not request.watch:
-                return code
-            await asyncio.sleep(_EVERY_S)
-    finally:
-        await pool.disconnect()
+    inspector = Inspector(transport, Keys(chosen.key_prefix, chosen.ready_keys()), **options)
+    while True:
+        code = await _look(inspector, request)
+        if not request.watch:
+            return code
+        await asyncio.sleep(_EVERY_S)
 
 
 async def _look(inspector: "Inspector", request: _Request) -> Exit:

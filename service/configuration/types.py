@@ -104,13 +104,17 @@ def _url(text: str, schemes: tuple[str, ...]) -> str:
     return text
 
 
-def _redis_url(text: str) -> str:
-    if text.startswith("unix://") and len(text) > len("unix://"):
-        return text
-    url = _url(text, ("redis", "rediss"))
-    if not re.fullmatch(r"(/[0-9]*)?", urlsplit(url).path):
+def redis_url(text: str) -> str:
+    """Where Redis is. Raises ValueError, which quotes nothing of the text: it may hold a password, anywhere."""
+    unix = text.startswith("unix://") and len(text) > len("unix://")
+    url = urlsplit(text if unix else _url(text, ("redis", "rediss")))
+    if not unix and not re.fullmatch(r"(/[0-9]*)?", url.path):
         raise ValueError("must end in the database's number, as in redis://localhost:6379/0")
-    return url
+    # All else is Coatcheck's own to set: redis-py would take `protocol` or `decode_responses` from here, too.
+    options = "username|password|db" + ("|ssl_[a-z_]+" if url.scheme == "rediss" else "")
+    if url.fragment or not re.fullmatch(rf"(({options})=[^&]*(&|$))*", url.query):
+        raise ValueError("has an option that is not known here; in a password, ? and # are spelt %3F and %23")
+    return text
 
 
 # The texts are marks: what a value is, for those who show it, spelt as in storage_backends/base.py.
@@ -122,7 +126,7 @@ Number = Annotated[float, BeforeValidator(_number)]
 TenantName = Annotated[str, AfterValidator(_tenant_name)]
 QueueName = Annotated[str, AfterValidator(check_queue)]
 KeyPrefix = Annotated[str, AfterValidator(_key_prefix)]
-RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+RedisUrl = Annotated[str, AfterValidator(redis_url)]
 HttpUrl = Annotated[str, AfterValidator(lambda text: _url(text, ("http", "https")))]
 #: Makes a mapping one that nobody can change.
 Frozen: Final = AfterValidator(lambda mapping: MappingProxyType(dict(mapping)))

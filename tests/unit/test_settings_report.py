@@ -54,7 +54,7 @@ def test_names_that_the_environment_cannot_spell_are_shown_as_json_subscripts():
         ("redis://localhost:6379/0", "redis://localhost:6379/0"),
         ("rediss://user:hunter2@redis:6380/1", "rediss://user:***@redis:6380/1"),
         ("redis://:hunter2@redis", "redis://:***@redis"),
-        ("redis://redis/0?password=hunter2&ssl=1", "redis://redis/0?password=***&ssl=1"),
+        ("redis://redis/0?password=hunter2&db=1", "redis://redis/0?password=***&db=1"),
         ("redis://:hunter2@[fd00::7]:6379", "redis://:***@[fd00::7]:6379"),
         ("unix:///run/redis.sock", "unix:///run/redis.sock"),
     ],

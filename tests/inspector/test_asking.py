@@ -1,0 +1,128 @@
+"""What inspect and advise say when Redis does not let them look: which Redis it was, why, and no secret."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from service.child import HOST
+from service.cli import app
+from service.cli.exits import Exit
+from service.embedded import RedisServer
+from tests.kit.servers import client_of, running_redis
+
+pytestmark = pytest.mark.redis  #: by a server of its own
+
+SECRET = "hunter2"
+LOOKS = (("inspect",), ("advise",), ("inspect", "q", "1"), ("inspect", "--problems"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """One that is refused, hung and brought back, beside the one that all others look at."""
+    with running_redis() as server:
+        yield server
+
+
+async def run(*arguments: str, code: Exit, **environ: str) -> Any:
+    """The result; whatever was said, the secret was not."""
+    more = {"COATCHECK_TEST_REDIS": None, "COLUMNS": "200", **environ}
+    result = await asyncio.to_thread(CliRunner().invoke, app, list(arguments), env=more)
+    assert result.exit_code == code, result.output
+    assert SECRET not in result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+async def refused(url: str, code: Exit, *look: str, **environ: str) -> str:
+    """What is said of it, which people and machines are told alike."""
+    result = await run(*look, "--redis", url, code=code, **environ)
+    [line] = (await run(*look, "--redis", url, "--json", code=code, **environ)).stdout.splitlines()
+    assert result.stdout == ""
+    told = json.loads(line)
+    assert f"{told['title']}: {told['detail']}" in result.stderr
+    return str(told["detail"])
+
+
+@pytest.mark.parametrize("command", ["inspect", "advise"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        f"redis://user:{SECRET}@host:port/0",
+        f"redis://user:{SECRET}/x@host/0",
+        f"redis://user:12/{SECRET}@host/0",
+        f"redis://user:12?{SECRET}@host/0",
+        f"redis://user:{SECRET}#x@host/0",
+        f"redis://:{SECRET}@host:99999/0",
+        f"redis://:{SECRET}@host/zero",
+        f"redis://:{SECRET}@[::1/0",
+        f"rediss://:{SECRET}@host/0?ssl_cert_reqs=whatever",
+        "redis://host/0?protocol=3",
+        "redis://host/0?decode_responses=true",
+        "redis://host/0?timeout=x",
+        "http://host",
+    ],
+)
+async def test_a_url_that_cannot_be_is_misuse_and_is_not_quoted(command, url):
+    """An empty one, mostly a variable that is not set, must not lead to another Redis than was meant."""
+    result = await run(command, "--redis", url, code=Exit.MISUSED)
+    assert "--redis" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        (f"redis://:{SECRET}@{HOST}:1/0", f"{HOST}:1: nothing listens there"),
+        (f"redis://:{SECRET}@no-such-host.invalid/0", "no-such-host.invalid:6379: "),
+        (f"redis://:{SECRET}@{'a' * 300}/0", "no host of that name"),
+        (f"unix:///no/such/socket?password={SECRET}", "/no/such/socket: there is no such file or socket"),
+        (f"rediss://:{SECRET}@{HOST}:1/0?ssl_ca_certs=/no/such/file", "file"),
+    ],
+    ids=["port", "host", "long", "socket", "certificates"],
+)
+@pytest.mark.parametrize("look", LOOKS[:2], ids=" ".join)
+async def test_which_redis_is_away_and_how_is_told_without_the_login(look, url, why):
+    """Whoever is woken by this has several, and one of them is not what REDIS__URL says."""
+    assert why in await refused(url, Exit.LATER, *look)
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=" ".join)
+async def test_a_wrong_password_is_refused_for_good(look, server):
+    """Trying again later helps nobody."""
+    async with client_of(server.url) as admin:
+        await admin.config_set("requirepass", "another")
+        try:
+            for login in ("", f":{SECRET}@", f"nobody:{SECRET}@"):
+                told = await refused(f"redis://{login}{HOST}:{server.port}/0", Exit.FAILED, *look)
+                assert f"{HOST}:{server.port}: it wants another user or password" in told
+        finally:
+            await admin.execute_command("AUTH", "another")
+            await admin.config_set("requirepass", "")
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=" ".join)
+async def test_a_redis_that_hangs_ends_a_look_in_time(look, server):
+    """So does one that is no Redis, or wants TLS: it waits for what never comes."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        told = await refused(server.url, Exit.LATER, *look, COATCHECK_REDIS__TIMEOUT="200ms")
+        assert "no answer within 0.2 s" in told
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert "no answer" in await refused(
+        server.url.replace("redis://", "rediss://"), Exit.LATER, *look, COATCHECK_REDIS__TIMEOUT="200ms"
+    )
+
+
+async def test_a_socket_is_a_place_like_any_other(tmp_path):
+    """Redis beside an application often listens nowhere else."""
+    with running_redis(unixsocket=tmp_path / "redis.sock", unixsocketperm="700"):
+        for look in LOOKS:
+            code = Exit.FAILED if "1" in look else Exit.DONE
+            await run(*look, "--redis", f"unix://{tmp_path}/redis.sock?db=3", code=code)
