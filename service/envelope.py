@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID, uuid5
 
 from service.errors import InvalidBody
-from storage_backends.reference import new_uuid
+from storage_backends.reference import MAX_TS_MS, new_uuid
 
 MAX_RETRIES: Final = 8  #: after the first attempt, of tasks for which nothing else is said
 _MAX_COUNT: Final = 2**31 - 1  #: readers in other languages have 32 bits
@@ -38,7 +38,7 @@ class Envelope:
     queue: str
     max_retries: int
     attempt: int
-    due_ms: int | None = None
+    due_ms: int | None = None  #: nothing, if what it says is no time
 
 
 def parse(raw: bytes) -> Envelope:
@@ -62,7 +62,7 @@ def parse(raw: bytes) -> Envelope:
         _name(told, "queue"),
         _count(told, "max_retries"),
         _count(told, "attempt"),
-        due if type(due) is int else None,
+        due if type(due) is int and 0 <= due <= MAX_TS_MS else None,
     )
 
 
@@ -83,16 +83,12 @@ def build(
         raise InvalidBody(f"a task's type is a text of 1 to {_MAX_NAME} characters")
     if type(max_retries) is not int or not 0 <= max_retries <= _MAX_COUNT:
         raise InvalidBody("max_retries is not a number of retries")
-    plain = payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload
-    told: dict[str, Any] = {
-        "id": new_uuid() if key is None else str(uuid5(_IDS, key)),
-        "task": {"type": type_, "payload": plain},
-        "queue": queue,
-    }
-    told |= {"max_retries": max_retries, "attempt": 0}
-    if due_ms is not None:
-        told["due"] = due_ms
+    told: dict[str, Any] = {"id": new_uuid() if key is None else str(uuid5(_IDS, key))}
     try:
+        plain = payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload
+        told |= {"task": {"type": type_, "payload": plain}, "queue": queue, "max_retries": max_retries, "attempt": 0}
+        if due_ms is not None:
+            told["due"] = due_ms
         return json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:  # a lone surrogate, too, is a ValueError
         raise InvalidBody(f"the task's payload cannot be said in JSON: {type(error).__name__}") from error

@@ -26,7 +26,8 @@ their names, what came back under `~returned`, and suspects under `~suspects`:
     <prefix>:{q}:inflight:<worker>          LIST    payloads of a list in its hands, oldest at the left
     <prefix>:{q}:turns                      HASH    worker -> number of its last turn, so that no turn counts twice
     <prefix>:{q}:strikes                    HASH    sha1 of a payload -> workers that died with it in hand;
-                                                    attempt:<sha1> -> failed attempts of a payload that is no envelope
+                                                    attempt:<sha1> -> failed attempts of a payload that is no envelope;
+                                                    unstruck:<worker> -> entries in dead hands without theirs
     <prefix>:{q}:suspects                   LIST    payloads of a list with which more than one died:
                                                     taken one at a time
     <prefix>:{q}:once:<sha256>              STRING  of a job's id: it is finished, and must not run again; expires

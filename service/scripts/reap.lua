@@ -5,7 +5,7 @@
 -- KEYS[1]  workers   ZSET  worker -> when its heartbeat is overdue, ms
 -- KEYS[2]  departed  ZSET  worker taken for dead -> until when its hands are looked at, ms
 -- KEYS[3]  turns     HASH  worker -> number of its last turn
--- KEYS[4]  strikes   HASH  sha1 of a payload -> deaths
+-- KEYS[4]  strikes   HASH  sha1 of a payload -> deaths; unstruck:<worker> -> entries yet to have theirs
 -- KEYS[5]  ready     LIST  payloads, oldest at the right; or STREAM
 -- KEYS[6]  suspects  LIST  payloads with which workers died, oldest at the right
 -- KEYS[7]  inflight  LIST  payloads in that worker's hands, oldest at the left
@@ -19,9 +19,11 @@
 -- ARGV[8]  strikes are kept so long after the last one, ms
 --
 -- Returns  entries returned to ready, entries that are suspects now.
--- Leaves   a worker whose heartbeat is not overdue alone. The first time that a worker dies with a payload, that is the
---          next to be taken; from the second time on it is a suspect, so that it takes nobody with it again and again.
---          What a dead worker's last request took was never begun, and is no strike.
+-- Leaves   a worker whose heartbeat is not overdue alone, and everybody if the ready key is of another type. The first
+--          time that a worker dies with a payload, that is the next to be taken; from the second time on it is a
+--          suspect, so that it takes nobody with it again and again. What is in the hands when they are found dead may
+--          have been begun, and has a strike, however many calls that takes. What a last request took after that was
+--          never begun, and has none.
 local workers, departed, turns, strikes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ready, suspects, inflight = KEYS[5], KEYS[6], KEYS[7]
 local now, worker, kind, group = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
@@ -29,22 +31,27 @@ local count, bytes_left, linger, kept = tonumber(ARGV[5]), tonumber(ARGV[6]), AR
 local hands = hands_of(kind, group, worker, ready, inflight, suspects)
 
 local overdue = tonumber(redis.call('ZSCORE', workers, worker))
-if overdue and overdue > now then return { 0, 0 } end
+if overdue and overdue > now or not usable(ready, kind) then return { 0, 0 } end
 if overdue then
   redis.call('ZREM', workers, worker)
   redis.call('HDEL', turns, worker)
   redis.call('ZADD', departed, now + linger, worker)
 end
 local lingers = tonumber(redis.call('ZSCORE', departed, worker))
-if not lingers or not usable(ready, kind) then return { 0, 0 } end
+if not lingers then return { 0, 0 } end
 
-local returned, suspected, left = 0, 0, tally(hands).held
+local returned, suspected, left, note = 0, 0, tally(hands).held, 'unstruck:' .. worker
+local unstruck = overdue and left or tonumber(redis.call('HGET', strikes, note)) or 0
+local strikes_any = unstruck > 0
 while count > 0 and bytes_left > 0 do
   local entry = latest(hands)
   if not entry then break end
   local print, bytes = print_of(hands, entry)
-  local deaths = overdue and (tonumber(redis.call('HGET', strikes, print)) or 0) + 1 or 0
-  if overdue then redis.call('HSET', strikes, print, deaths) end
+  local deaths = 0
+  if left <= unstruck then
+    deaths, unstruck = (tonumber(redis.call('HGET', strikes, print)) or 0) + 1, unstruck - 1
+    redis.call('HSET', strikes, print, deaths)
+  end
   if deaths > 1 then
     set_apart(hands, entry)
     suspected = suspected + 1
@@ -52,11 +59,14 @@ while count > 0 and bytes_left > 0 do
     give_back(hands, entry)
     returned = returned + 1
   end
-  count, bytes_left = count - 1, bytes_left - bytes
+  count, bytes_left, left = count - 1, bytes_left - bytes, left - 1
 end
-if overdue and returned + suspected > 0 then redis.call('PEXPIRE', strikes, kept) end
-left = left - returned - suspected
-if left == 0 and lingers <= now then
+if strikes_any then
+  redis.call('HDEL', strikes, note)
+  if unstruck > 0 and left > 0 then redis.call('HSET', strikes, note, unstruck) end
+  redis.call('PEXPIRE', strikes, kept)
+end
+if left <= 0 and lingers <= now then
   redis.call('ZREM', departed, worker)
   forget(hands)
 end

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
 import structlog
+from redis.exceptions import ResponseError
 
 from service.errors import RetryLater
 from service.metrics import Metrics
@@ -29,6 +30,7 @@ _STUCK_S: Final = 1.0  #: no job ended for so long: what waits here is given to 
 _SMOOTHING: Final = 0.05  #: of a new duration in the mean of durations
 _TURNS: Final = 32  #: jobs that may end without an await before the loop's other tasks have theirs
 _PAUSE_S: Final = 0.5  #: before a job that could not be begun for want of Redis is tried again
+_CANCELLED_S: Final = 2.0  #: for handlers to end when they are cancelled; who goes on is not waited for
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +103,7 @@ class Crew:
     async def stop(self, grace_s: float) -> int:
         """What has not begun goes back at once; what runs has `grace_s`, then it is cancelled.
 
-        Returns how many were.
+        Returns how many were, and ends soon after, whatever they do.
         """
         self._stopping = True
         for lane in self._lanes:
@@ -113,7 +115,11 @@ class Crew:
             _, late = await asyncio.wait(self._hands, timeout=grace_s)
         for hand in late:
             hand.cancel()
-        await asyncio.gather(*self._hands, *self._discards, return_exceptions=True)
+        if late or self._discards:
+            await asyncio.wait([*late, *self._discards], timeout=_CANCELLED_S)
+        deaf = sum(not hand.done() for hand in late)
+        if deaf:
+            log.warning("handlers go on although they were cancelled", jobs=deaf)
         return len(late)
 
     # ---- what lanes tell -------------------------------------------------------------------------------------------
@@ -221,7 +227,8 @@ class Crew:
             began_s = time.monotonic()
             try:
                 verdict = await self._handling.handle(entry, lane.source, slot, lambda: lane.struck)
-            except RetryLater:
+            except (RetryLater, ResponseError) as error:
+                log.warning("job waits for Redis", queue=lane.queue, error=type(error).__name__)
                 await self._parked_at(asyncio.sleep(_PAUSE_S))
                 continue
             self._ended_s = time.monotonic()

@@ -7,13 +7,15 @@ import random
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from pydantic import ValidationError
+from redis.exceptions import ResponseError
 
 from service.clock import ServerClock
 from service.envelope import Envelope, NotAnEnvelope, parse, with_numbers
+from service.errors import RetryLater
 from service.metrics import Metrics
 from service.worker.once import Once
 from service.worker.ready import fingerprint
@@ -22,9 +24,6 @@ from service.worker.tasks import Backoff, Context, Discard, Retry, Task
 from service.worker.verdicts import Again, Dead, Over, Verdict, place_of, record_of
 from service.worker.worker import Worker
 from storage_backends.threads import Threads
-
-#: Of threads: each attempt has its own limit, or none.
-_NO_LIMIT_S: Final = 10.0**8
 
 log = structlog.get_logger(__name__)
 
@@ -65,16 +64,26 @@ class Handling:
         self._once = once
         self._clock = clock
         self._metrics = metrics
-        self._threads = Threads("task", threads, _NO_LIMIT_S)
+        self._threads = Threads("task", threads, None)  # each attempt has its own limit, or none
         self._backoff = backoff
         self._max_retries = max_retries
         self._max_deaths = max_deaths
 
     async def handle(self, entry: Entry, source: Source, slot: Slot, struck: Callable[[], bool]) -> Verdict:
-        """Raises RetryLater: Redis had to be asked and is away; and what cancels.
+        """Raises RetryLater, ResponseError: Redis had to be asked, and did not say; and what cancels.
 
         `struck`: whether Redis may remember attempts of payloads that are no envelopes.
         """
+        try:
+            return await self._verdict(entry, source, slot, struck)
+        except (RetryLater, ResponseError):  # which are not the job's: a handler's own are in the verdict
+            raise
+        except Exception as error:  # noqa: BLE001  what nobody foresaw of a job must not end one hand after another
+            kind, at = type(error).__name__, place_of(error)
+            log.error("job cannot be handled", queue=source.queue, error=kind, at=at)  # noqa: TRY400  its text may hold payload
+            return self._dead_unread(entry, "unexpected", f"{kind} at {at}")
+
+    async def _verdict(self, entry: Entry, source: Source, slot: Slot, struck: Callable[[], bool]) -> Verdict:
         if entry.deaths >= self._max_deaths:
             return self._dead_unread(entry, "worker_died", f"{entry.deaths} workers died with it in hand")
         if entry.fault is not None:
@@ -113,12 +122,16 @@ class Handling:
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['type']}" for each in error.errors())
             return self._dead(task.name, job, "invalid_payload", f"not what {task.name!r} takes: {wrong}")
+        except Exception as error:  # noqa: BLE001  a validator of the application's may raise anything
+            return self._dead(
+                task.name, job, "invalid_payload", f"not what {task.name!r} takes: {type(error).__name__}"
+            )
         failure = await self._call(task, given, slot)
         if failure is None:
             return Over("done", task.name, key, task.once_ms)
         if isinstance(failure, Discard):
             return Over("discarded", task.name, key, task.once_ms)
-        return self._failed(task, job, failure)
+        return self._failed(task, job, queue, failure)
 
     async def _call(self, task: Task, given: dict[str, Any], slot: Slot) -> BaseException | None:
         """What the handler raised."""
@@ -156,9 +169,9 @@ class Handling:
             slot.thread_over = over
             raise
 
-    def _failed(self, task: Task, job: _Job, error: BaseException) -> Verdict:
+    def _failed(self, task: Task, job: _Job, queue: str, error: BaseException) -> Verdict:
         envelope = job.envelope
-        told = {"queue": envelope.queue, "task": task.name, "id": envelope.id, "attempt": envelope.attempt}
+        told = {"queue": queue, "task": task.name, "id": envelope.id, "attempt": envelope.attempt}
         if envelope.attempt >= envelope.max_retries:
             log.error("job died", **told, error=type(error).__name__, at=place_of(error))
             return self._dead(task.name, job, "attempts_exhausted", error)

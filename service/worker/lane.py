@@ -246,7 +246,7 @@ class Lane:
             await self._ask(partial(self.source.postpone, self._next(), later), partial(self._left_hands, later))
         while dying := outgoing.take(outgoing.condemned):
             await self._ask(partial(self.source.condemn, self._next(), dying), partial(self._left_hands, dying))
-        if back := outgoing.take_returned():
+        while back := outgoing.take_returned():
             await self._ask(partial(self.source.hand_back, back), partial(self._went_back, back))
 
     async def _take(self) -> None:

@@ -35,8 +35,10 @@ class Outgoing:
         return some
 
     def take_returned(self) -> list[Entry]:
-        back, self.returned = self.returned, []
-        return back
+        """The last of them, likewise: what goes back last is the next to be taken."""
+        some = next(chunks(self.returned[::-1], lambda entry: len(entry.handle)), [])
+        del self.returned[len(self.returned) - len(some) :]
+        return some[::-1]
 
     def forget(self) -> list[Placed]:
         """The jobs are others' now. Their payloads that were put somewhere, which nobody needs; what is finished and
@@ -49,5 +51,9 @@ class Outgoing:
 
 
 def _size_bytes(job: Finished | Postponed | Condemned) -> int:
-    body = b"" if isinstance(job, Finished) else job.placed.body or b""
-    return len(job.entry.handle) + len(body)
+    size_bytes = len(job.entry.handle)
+    if not isinstance(job, Finished):
+        size_bytes += len(job.placed.body or b"")
+    if isinstance(job, Condemned):
+        size_bytes += len(job.record)
+    return size_bytes

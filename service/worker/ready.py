@@ -101,7 +101,7 @@ class ReadySource(ABC):
     async def leave(self) -> int:
         await self.hang_up()
         linger = _LINGER_MS if time.monotonic() < self._sleeper.unheard_until_s else 0
-        return int(await self._run("leave", ["", self.worker, *self._kind, linger]))
+        return int(await self._run("leave", ["", self.worker, *self._kind, linger, MAX_MEMBERS, MAX_BYTES]))
 
     async def reap(self) -> Reaped:
         overdue = ("-inf", f"({self._clock.now_ms()}", "BYSCORE", "LIMIT", 0, _WORKERS_A_PASS)

@@ -141,4 +141,7 @@ class Source(Protocol):
         """Returns jobs of workers that were not heard of in time; bounded."""
 
     async def leave(self) -> int:
-        """The end. What is still in this worker's hands goes back; returns how many entries that were."""
+        """The end. What is still in this worker's hands goes back; returns how many entries that were.
+
+        What is more than one request may take is for others to return.
+        """

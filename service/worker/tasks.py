@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from service.times import MAX_AHEAD_MS
 from service.units import parse_duration_ms
 
 Handler = Callable[..., Any]
@@ -100,10 +101,12 @@ def task_of(
 
 
 def milliseconds(duration: Duration) -> int:
-    """Of `30s` or a timedelta. Raises ValueError: negative, or no duration."""
+    """Of `30s` or a timedelta. Raises ValueError: negative, more than ten years, or no duration."""
     ms = parse_duration_ms(duration) if isinstance(duration, str) else round(duration / timedelta(milliseconds=1))
     if ms < 0:
         raise ValueError("a duration is not negative")
+    if ms > MAX_AHEAD_MS:
+        raise ValueError("a duration is at most ten years")
     return ms
 
 

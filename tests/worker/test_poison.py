@@ -1,10 +1,13 @@
 """What nobody can work on ends in the dead set with its reason, payload kept, and holds nobody up."""
 
 import json
+from datetime import timedelta
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
-from service.worker import Worker
+from service.worker import Retry, Worker
 from tests.kit.workers import QUEUE, Log, Workshop, both_kinds, envelope
 
 GOOD = envelope("note")
@@ -51,6 +54,69 @@ async def test_poison_is_dead_with_its_reason_and_the_jobs_around_it_are_done(
     assert record["reason"] == reason
     assert error in record["error"]
     assert record["body"] == payload
+
+
+@pytest.mark.parametrize("due", [10**400, -1, "tomorrow"])
+async def test_a_due_that_is_no_time_is_worked_on_like_none(shop: Workshop, log: Log, due: Any) -> None:
+    """It is of use to metrics alone; arithmetic with any of these would end a hand."""
+    worker = Worker()
+    worker.task("note")(lambda: log.add(1))
+    async with shop.at_work(worker) as work:
+        await shop.push(QUEUE, envelope("note", due=due))
+        await log.has(1)
+        await shop.idle()
+        assert work.shift.alive().ok
+
+
+async def test_a_payload_whose_validator_raises_anything_is_refused_without_a_word_of_it(shop: Workshop) -> None:
+    """pydantic lets through all but ValueError and AssertionError, and an application's validator looks things up."""
+    worker = Worker()
+
+    def look_up(name: str) -> str:
+        return {}[name]
+
+    @worker.task("typed")
+    async def typed(payload: Annotated[str, AfterValidator(look_up)]) -> None: ...
+
+    async with shop.at_work(worker) as work:
+        await shop.push(QUEUE, envelope("typed", "secret"))
+        (record,) = await shop.dead()
+        await shop.idle()
+        assert work.shift.alive().ok
+    assert (record["reason"], record["error"]) == ("invalid_payload", "not what 'typed' takes: KeyError")
+
+
+async def test_a_job_that_cannot_be_handled_for_a_reason_that_nobody_foresaw_ends_no_hand(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be handed to one hand after the other, in one process after the other."""
+
+    def surprised(*_: Any) -> None:
+        raise LookupError("secret")
+
+    worker = Worker()
+    monkeypatch.setattr(worker, "find", surprised)
+    async with shop.at_work(worker) as work:
+        await shop.push(QUEUE, envelope("any"))
+        (record,) = await shop.dead()
+        await shop.idle()
+        assert work.shift.alive().ok
+    assert record["reason"] == "unexpected"
+    assert record["error"].startswith("LookupError at ")
+
+
+async def test_a_retry_after_more_than_time_has_to_give_is_an_error_of_its_handler(shop: Workshop) -> None:
+    worker = Worker()
+
+    @worker.task("later")
+    async def later() -> None:
+        raise Retry(after=timedelta.max)
+
+    async with shop.at_work(worker) as work:
+        await shop.push(QUEUE, envelope("later", max_retries=0))
+        (record,) = await shop.dead()
+        assert work.shift.alive().ok
+    assert record["error"] == "ValueError: a duration is at most ten years"
 
 
 @pytest.mark.parametrize("once", [None, "1h"])

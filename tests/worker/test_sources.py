@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from service.embedded import RedisServer
-from service.worker.ready import ReadySource
+from service.worker.ready import ReadySource, fingerprint
 from service.worker.source import Condemned, Finished, Postponed
 from tests.kit.sources import KINDS, QUEUE, Rig, payloads, placed, rigged, taken
 from tests.kit.waiting import eventually
@@ -183,6 +183,46 @@ async def test_reaping_is_bounded(rig: Rig) -> None:
     await rig.overdue(one)
     assert (await other.reap()).returned == 1000
     assert (await other.reap()).returned == 500
+    assert sorted(await rig.ready()) == sorted(f"{n}".encode() for n in range(1500))
+
+
+async def test_all_that_a_dead_worker_may_have_begun_is_a_strike_however_large(rig: Rig) -> None:
+    """Returned in several calls, what was taken first comes last: were that the poison, it would never be suspected."""
+    large = [bytes([letter]) * 700_000 for letter in b"pab"]
+    survivor = await rig.source()
+    await rig.push(*large)
+    for deaths in (1, 2):
+        victim = await rig.source()
+        for number in (1, 2):
+            await victim.turn(number, [], 9, suspect=False)
+        assert len(await rig.held(victim)) == 3
+        await rig.overdue(victim)
+        reaped = [await survivor.reap() for _ in range(2)]
+        assert [each.returned + each.suspected for each in reaped] == [2, 1]
+        strikes = await rig.redis.hgetall(rig.of.strikes)
+        assert strikes == {fingerprint(payload).encode(): f"{deaths}".encode() for payload in large}
+    assert await rig.ready() == []
+
+
+async def test_what_comes_after_a_large_dead_hand_was_found_is_no_strike(rig: Rig) -> None:
+    await rig.push(b"x" * 700_000, b"y" * 700_000)
+    one, other = await rig.source(), await rig.source()
+    await taken(one, 2)
+    await rig.redis.zadd(rig.of.workers, {one.worker: 1})
+    await rig.put_in_hands(one.worker, b"z" * 700_000)
+    await other.reap()
+    await rig.put_in_hands(one.worker, b"late")
+    assert (await other.reap()).returned == 2
+    assert await rig.redis.hget(rig.of.strikes, fingerprint(b"late")) is None
+    assert await rig.redis.hlen(rig.of.strikes) == 3
+
+
+async def test_who_ends_with_more_than_a_call_takes_leaves_the_rest_to_others(rig: Rig) -> None:
+    one, other = await rig.source(), await rig.source()
+    await rig.put_in_hands(one.worker, *(f"{n}".encode() for n in range(1500)))
+    assert await one.leave() == 1000
+    assert (await other.reap()).returned == 500
+    assert not await rig.redis.exists(rig.of.strikes), "nobody died"
     assert sorted(await rig.ready()) == sorted(f"{n}".encode() for n in range(1500))
 
 
