@@ -182,11 +182,11 @@ def _counts(of: QueueKeys, now_ms: int, replies: list[Any]) -> Counts | Exceptio
         if isinstance(reply, Exception):
             return reply
     delayed, overdue, leased, entries, groups, dead, trash, paused, first = replies
-    ready = _unfinished(entries, groups, of.group) if groups else entries
+    ready = unfinished(entries, groups, of.group) if groups else entries
     return Counts(now_ms, delayed - overdue, overdue, leased, ready, dead, trash, bool(paused), _score(first))
 
 
-def _unfinished(entries: int, groups: list[list[Any]], group: str | None) -> int:
+def unfinished(entries: int, groups: list[list[Any]], group: str | None) -> int:
     """As scripts/lib/ready.lua counts a stream: what the group has not read or not acknowledged; else all entries."""
     for fields in groups:
         of = dict(zip(fields[::2], fields[1::2], strict=True))

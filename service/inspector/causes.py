@@ -103,6 +103,14 @@ CAUSES: Final[Mapping[str, Cause]] = {
         "A parent waits for its children, and there is none left that it waits for.",
         "Its last child was removed by hand, or a script half failed when Redis was full: nothing will wake it.",
     ),
+    "worker-overdue": Cause(
+        "A worker has not been heard of for too long, and nobody has returned the jobs that it has in hand.",
+        "It died or hangs, and no other worker of this queue is running: the next one to start returns them.",
+    ),
+    "worker-died-twice": Cause(
+        "More than one worker died with these jobs in hand. They are run one at a time, and are dead after a few more.",
+        "A handler that kills its process, most often for want of memory; or a host that died twice.",
+    ),
     "value-too-large": Cause(
         "A value is so large that the inspector did not read it.",
         "A payload that belongs in an object store; `coatcheck advise` tells what that would save.",

@@ -133,6 +133,11 @@ def _span(arguments: Sequence[str]) -> bool:
     return (first < 0) == (last < 0) and last - first < _SPAN_BYTES
 
 
+def _pending(arguments: Sequence[str]) -> bool:
+    """The summary, an entry a consumer; or a page."""
+    return len(arguments) == 2 or 0 < int(arguments[4]) <= PAGE
+
+
 #: Every command that an inspector may send, and what bounds it. `X|Y` is a subcommand, as ACL rules spell it.
 READS: Final[Mapping[str, Callable[[Sequence[str]], bool] | None]] = {
     "DBSIZE": None,
@@ -162,8 +167,11 @@ READS: Final[Mapping[str, Callable[[Sequence[str]], bool] | None]] = {
     "TIME": None,
     "TTL": None,
     "TYPE": None,
+    "XINFO|GROUPS": None,
     "XLEN": None,
+    "XPENDING": _pending,
     "XRANGE": _option("COUNT", PAGE),
+    "XREVRANGE": _option("COUNT", PAGE),
     "ZCARD": None,
     "ZCOUNT": None,
     "ZMSCORE": _few,

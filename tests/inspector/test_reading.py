@@ -65,6 +65,7 @@ async def test_what_is_no_read_is_never_sent(inspected: Inspected, monitor: Moni
         ("HMGET", "k", *range(PAGE + 1)),
         ("GETRANGE", "k", 0, -1),
         ("XRANGE", "k", "-", "+"),
+        ("XPENDING", "k", "g", "-", "+", 10**6),
         ("MEMORY", "USAGE", "k"),
         ("MEMORY", "USAGE", "k", "SAMPLES", 0),
         ("SRANDMEMBER", "k", 10**6),
@@ -108,8 +109,12 @@ async def test_every_read_of_the_list_is_one_that_the_user_of_the_acl_file_may_s
         ("TIME",),
         ("TTL", "k"),
         ("TYPE", "k"),
+        ("XINFO", "GROUPS", "s"),
         ("XLEN", "k"),
+        ("XPENDING", "s", "g"),
+        ("XPENDING", "s", "g", "-", "+", 10, "c"),
         ("XRANGE", "k", "-", "+", "COUNT", 10),
+        ("XREVRANGE", "k", "+", "-", "COUNT", 10),
         ("ZCARD", "k"),
         ("ZCOUNT", "k", "-inf", "+inf"),
         ("ZMSCORE", "k", "m"),
@@ -118,7 +123,9 @@ async def test_every_read_of_the_list_is_one_that_the_user_of_the_acl_file_may_s
         ("ZSCAN", "k", 0, "COUNT", 10),
         ("ZSCORE", "k", "m"),
     ]
-    assert {"|".join(command[:2]) if command[0] == "MEMORY" else command[0] for command in commands} == set(READS)
+    containers = ("MEMORY", "XINFO")
+    assert {"|".join(command[:2]) if command[0] in containers else command[0] for command in commands} == set(READS)
+    await inspected.redis.xgroup_create("s", "g", mkstream=True)
     assert [reply for reply in await reader.send(commands) if isinstance(reply, Exception)] == []
 
 

@@ -1,7 +1,8 @@
 """Coatcheck's own layout, as service/keys.py spells it.
 
 States are those that the service itself tells of: future and overdue (both in the delayed set), leased, ready, dead,
-trash. A ready queue holds payloads without names: what is delivered has left Coatcheck, and its reference with it.
+trash. A ready list holds payloads without names: what is delivered has left Coatcheck, and its reference with it. What
+workers have in hand of a list is not part of it any more, of a stream it still is.
 """
 
 from collections import Counter
@@ -12,12 +13,14 @@ from service.inspector.answers import Entry, Fact, JobDetail, Problem, QueueDeta
 from service.inspector.coatcheck.job import job_detail
 from service.inspector.coatcheck.members import INLINE, Members, member_of
 from service.inspector.coatcheck.problems import problems_of
+from service.inspector.coatcheck.ready import counting, length, ready_state
+from service.inspector.coatcheck.workers import crew_of, facts_of, states_of
 from service.inspector.findings import Findings
 from service.inspector.layout import ENDS, Look
-from service.inspector.payloads import rendered, text_cut
+from service.inspector.payloads import text_cut
 from service.inspector.reading import PAGE, Command
 from service.inspector.times import FIRST_MS, Moment, moment
-from service.inspector.weighing import afford, affordable, weighed
+from service.inspector.weighing import afford
 from service.keys import LAYOUT, QueueKeys
 from service.members import text_of
 
@@ -55,7 +58,8 @@ class Coatcheck:
 
     async def has(self, queue: str) -> bool:
         of = self._of(queue)
-        keys = (of.delayed, of.leases, of.dead, of.trash, of.ready, of.bodies, of.trouble, of.moved, of.paused)
+        jobs = (of.delayed, of.leases, of.dead, of.trash, of.ready, of.bodies, of.trouble, of.moved, of.paused)
+        keys = (*jobs, of.workers, of.departed, of.suspects)
         there, listed = await self._reader.send([("EXISTS", *keys), ("ZSCORE", self._look.keys.queues, queue)])
         return bool(there) or isinstance(listed, bytes)
 
@@ -71,8 +75,9 @@ class Coatcheck:
             head, tail, count = await sets.ends(key, ENDS, found)
             shown = [await self._entries(of, state, each, found) for each in (head, tail)]
             states.append(StateDetail(state, key, count, _AT_IS[state], *shown))
-        states.insert(2, await self._ready(of, found))
-        facts = await self._facts(of, queue, found)
+        crew = await crew_of(self._look, of, found)
+        states[2:2] = [await ready_state(self._look, of, found), *await states_of(self._look, of, crew, found)]
+        facts = {**await self._facts(of, queue, found), **facts_of(crew)}
         return QueueDetail(summary, states, facts, found.problems)
 
     async def job(self, queue: str, id: str) -> JobDetail | None:  # noqa: A002  the word that every library uses
@@ -86,7 +91,7 @@ class Coatcheck:
 
     async def _summary(self, queue: str, found: Findings) -> QueueSummary:
         of, now = self._of(queue), self._look.now_ms
-        keys = (of.delayed, of.delayed, of.delayed, of.delayed, of.leases, of.ready, of.dead, of.trash)
+        keys = (of.delayed, of.delayed, of.delayed, of.delayed, of.leases, of.dead, of.trash, of.paused)
         replies = await self._reader.send(
             [
                 ("ZCARD", of.delayed),
@@ -94,21 +99,22 @@ class Coatcheck:
                 ("ZRANGE", of.delayed, FIRST_MS, now, "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"),
                 ("ZRANGE", of.delayed, f"({now}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"),
                 ("ZCARD", of.leases),
-                ("LLEN", of.ready),
                 ("ZCARD", of.dead),
                 ("ZCARD", of.trash),
                 ("EXISTS", of.paused),
+                *counting(of),
             ]
         )
         told = [found.told(reply, key, None) for reply, key in zip(replies, keys, strict=False)]
-        delayed, overdue, first, following, leased, ready, dead, trash = told
+        delayed, overdue, first, following, leased, dead, trash, paused = told
+        ready = length(of, replies[-2:], found)
         future = None if delayed is None or overdue is None else max(0, delayed - overdue)
         counts = (future, overdue, leased, ready, dead, trash)
         return QueueSummary(
             self.name,
             queue,
             dict(zip(STATES, counts, strict=True)),
-            paused=bool(found.told(replies[-1], of.paused, 0)),
+            paused=bool(paused),
             oldest_due=_score_of(first),
             next_due=_score_of(following),
             problems=found.problems,
@@ -141,25 +147,6 @@ class Coatcheck:
         replies = await self._reader.send([("HGET", of.trouble, each) for each in there])
         records = {each: found.told(reply, of.trouble, None) for each, reply in zip(there, replies, strict=True)}
         return [records.get(each) for each in ids]
-
-    async def _ready(self, of: QueueKeys, found: Findings) -> StateDetail:
-        """The oldest is at the right of the list, and is taken next."""
-        replies = await self._reader.send(weighed(of.ready, "LLEN"))
-        count, each_end = found.told(replies[1], of.ready, None), affordable(replies, ENDS)
-        if not count or not each_end:
-            return StateDetail("ready", of.ready, count)
-        rest = min(each_end, count - each_end)
-        ends: list[Command] = [("LRANGE", of.ready, -each_end, -1)]
-        if rest > 0:
-            ends.append(("LRANGE", of.ready, 0, rest - 1))
-        replies = [*await self._reader.send(ends), []]
-        head, tail = (
-            [self._payload(each) for each in reversed(found.told(reply, of.ready, []))] for reply in replies[:2]
-        )
-        return StateDetail("ready", of.ready, count, None, head, tail)
-
-    def _payload(self, entry: bytes) -> Entry:
-        return Entry("", None, {"payload": rendered(entry, self._look.max_bytes)})
 
     async def _facts(self, of: QueueKeys, queue: str, found: Findings) -> Mapping[str, Fact]:
         keys = (of.delayed, of.bodies, of.leases, of.ready, of.dead, of.trash, of.trouble, of.moved)

@@ -11,6 +11,8 @@ from typing import Any, Final
 from service.inspector.answers import Problem
 from service.inspector.coatcheck.members import INLINE, Member, Members, member_of, record_of
 from service.inspector.coatcheck.orphans import orphans
+from service.inspector.coatcheck.ready import counting, length
+from service.inspector.coatcheck.workers import crew_of, judge
 from service.inspector.findings import Findings
 from service.inspector.layout import SAMPLE, Look
 from service.inspector.payloads import text_cut
@@ -32,6 +34,7 @@ async def problems_of(look: Look, of: QueueKeys, queue: str) -> Sequence[Problem
     try:
         await looking.types()
         await looking.standstill()
+        await looking.workers()
         await looking.index()
         await looking.members()
         await orphans(look.reader, of, queue, looking.found)
@@ -51,9 +54,9 @@ class _Examination:
     async def types(self) -> None:
         """Of every key, whether anything else would notice or not."""
         of = self._of
-        zsets = dict.fromkeys((*self._places.values(), self._look.keys.queues), b"zset")
-        hashes = dict.fromkeys((of.bodies, of.trouble, of.moved), b"hash")
-        wanted = {**zsets, **hashes, of.ready: b"list", of.paused: b"string"}
+        zsets = dict.fromkeys((*self._places.values(), self._look.keys.queues, of.workers, of.departed), b"zset")
+        hashes = dict.fromkeys((of.bodies, of.trouble, of.moved, of.turns, of.strikes), b"hash")
+        wanted = {**zsets, **hashes, of.ready: of.ready_kind.encode(), of.paused: b"string", of.suspects: b"list"}
         replies = await self._reader.send([("TYPE", key) for key in wanted])
         for (key, kind), reply in zip(wanted.items(), replies, strict=True):
             if self.found.told(reply, key, b"none") not in (b"none", kind):
@@ -69,11 +72,11 @@ class _Examination:
                 *self._overdue(of.leases, late),
                 *self._overdue(of.trash, trash_late),
                 ("EXISTS", of.paused),
-                ("LLEN", of.ready),
+                *counting(of),
             ]
         )
-        paused, ready = replies[6:]
-        why = "dispatching is paused" if paused else f"the ready list holds {ready if isinstance(ready, int) else '?'}"
+        paused, ready = replies[6], length(of, replies[7:], self.found)
+        why = "dispatching is paused" if paused else f"the ready queue holds {'?' if ready is None else ready}"
         for at, (key, kind, what) in enumerate(
             (
                 (of.delayed, "due-not-moving", f"jobs due ({why})"),
@@ -91,6 +94,10 @@ class _Examination:
 
     def _overdue(self, key: str, before_ms: int) -> list[Command]:
         return [("ZCOUNT", key, "-inf", before_ms), ("ZRANGE", key, 0, 0, "WITHSCORES")]
+
+    async def workers(self) -> None:
+        """Who died, and whose jobs nobody returns."""
+        judge(await crew_of(self._look, self._of, self.found), self.found)
 
     async def index(self) -> None:
         """Whether dispatchers will look at this queue in time."""
