@@ -247,9 +247,11 @@ async def test_a_slow_backend_fills_its_own_slots(yard: Yard):
         await yard.offloaded([b"%d" % n for n in range(100)])
         await eventually(lambda: slow.at_once == 16, described="as many as it serves at once are asked for")
         assert await yard.size("leases") == 32
+        await yard.ledger.pause(QUEUE)  # else the job could be due before its payload is there
         (job,) = await yard.offloaded([b"other"], backend="other", stored=False)
         await service.backends["other"].put(job, b"other")
         await yard.inline([b"inline"])
+        await yard.ledger.resume(QUEUE)
         await yard.delivers([b"other", b"inline"])
         hanging.end()
 
