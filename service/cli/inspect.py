@@ -83,7 +83,7 @@ async def _inspect(transport: "Transport", chosen: "Settings", request: _Request
     from service.inspector.inspector import Inspector
     from service.keys import Keys
 
-    inspector = Inspector(transport, Keys(chosen.key_prefix, chosen.ready_keys()), **options)
+    inspector = Inspector(transport, Keys(chosen.key_prefix, chosen.ready_keys(), chosen.streams()), **options)
     while True:
         code = await _look(inspector, request)
         if not request.watch:
@@ -98,7 +98,8 @@ async def _look(inspector: "Inspector", request: _Request) -> Exit:
     found: Sequence[Any]
     shown = Shown(await inspector.now_ms(), as_json=request.as_json, redraws=request.watch)
     if request.problems:
-        shown.problems(await inspector.problems(request.queue), request.queue)
+        every = None if request.queue is not None else await inspector.found()
+        shown.problems(await inspector.problems(request.queue, every), request.queue, every)
     elif request.queue is None:
         shown.overview(await inspector.overview())
     elif request.id is None:

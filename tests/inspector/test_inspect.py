@@ -83,6 +83,17 @@ async def test_a_queue_is_shown_closely_and_those_of_two_libraries_both(run, ins
     assert f"asynq: {QUEUE}" in text
 
 
+async def test_a_ready_queue_is_what_the_settings_say_that_it_is(run, inspected, rig):
+    """Seen as a list, a stream would be a key of a wrong type; and the other way round it is one."""
+    ready = rig.keys.queue(QUEUE).ready
+    await inspected.redis.xadd(ready, {"payload": "hello", "reference": "", "due": "1"})
+    streams = {"COATCHECK_QUEUES": json.dumps({QUEUE: {"ready_kind": "stream"}})}
+    [detail] = await told(run, QUEUE, **streams)
+    assert detail["summary"]["states"]["ready"] == 1
+    assert await told(run, "--problems", **streams) == []
+    assert [each["queue"] for each in await told(run, "--problems")] == [QUEUE]
+
+
 async def test_a_job_is_told_with_its_payload_as_far_as_wanted(run, rig):
     job = str(await rig.inline(b'{"to": "zoe"}', due_ms=rig.now_ms + HOUR_MS))
     [detail] = await told(run, QUEUE, job)
