@@ -1,7 +1,7 @@
 -- pause.lua: stop or resume dispatching one queue. What is leased is still delivered.
 --
 -- Runs     allow-oom: one small key
--- Uses     index
+-- Uses     index, wake
 -- KEYS[1]  queues   ZSET  queue -> next look, ms
 -- KEYS[2]  delayed  ZSET  reference -> due, ms
 -- KEYS[3]  leases   ZSET  reference -> lease deadline, ms
@@ -22,5 +22,5 @@ else
   changed = redis.call('DEL', paused)
 end
 local look = reindex(queues, queue, delayed, leases, dead, trash, paused)
-if not pausing and look < math.huge then redis.call('PUBLISH', channel, string.format('%.0f', look) .. ' ' .. queue) end
+if not pausing then announce(channel, queue, paused, look) end
 return changed

@@ -1,7 +1,7 @@
 -- postpone.lua: jobs that are to be tried again leave a worker's hands for the delayed set, in one step.
 --
 -- Runs     allow-oom: what comes in takes the place of what goes
--- Uses     clock, index, bodies, jobs, turns, strikes, hands
+-- Uses     clock, index, bodies, jobs, turns, strikes, hands, wake
 -- KEYS[1]  queues    ZSET  queue -> next look, ms
 -- KEYS[2]  delayed   ZSET  reference -> due, ms
 -- KEYS[3]  bodies    HASH  uuid -> payload
@@ -52,8 +52,6 @@ for i = 9, #ARGV, 7 do
   answer[#answer + 1] = mine and 1 or 0
 end
 local new_head = head(delayed)
-if new_head < old_head and redis.call('EXISTS', paused) == 0 then
-  redis.call('PUBLISH', channel, string.format('%.0f', new_head) .. ' ' .. queue)
-end
+if new_head < old_head then announce(channel, queue, paused, new_head) end
 reindex(queues, queue, delayed, leases, dead, trash, paused)
 return answer

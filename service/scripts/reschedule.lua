@@ -1,7 +1,7 @@
 -- reschedule.lua: give a job another due time; "run now" is a reschedule to now.
 --
 -- Runs     allow-oom: it moves a reference
--- Uses     index, jobs
+-- Uses     index, jobs, wake
 -- KEYS[1]  queues   ZSET  queue -> next look, ms
 -- KEYS[2]  delayed  ZSET  reference -> due, ms
 -- KEYS[3]  leases   ZSET  reference -> lease deadline, ms
@@ -27,8 +27,6 @@ local old_head = head(delayed)
 redis.call('ZADD', delayed, due, reference)
 redis.call('HSET', moved, uuid, due)
 redis.call('ZREM', leases, reference)
-if due < old_head and redis.call('EXISTS', paused) == 0 then
-  redis.call('PUBLISH', channel, string.format('%.0f', due) .. ' ' .. queue)
-end
+if due < old_head then announce(channel, queue, paused, due) end
 reindex(queues, queue, delayed, leases, dead, trash, paused)
 return 'delayed'

@@ -1,7 +1,7 @@
 -- revive.lua: give dead jobs another life: due now, with a clean record.
 --
 -- Runs     allow-oom: it moves a reference
--- Uses     clock, reference, index, jobs
+-- Uses     clock, reference, index, jobs, wake
 -- KEYS[1]  queues   ZSET  queue -> next look, ms
 -- KEYS[2]  delayed  ZSET  reference -> due, ms
 -- KEYS[3]  leases   ZSET  reference -> lease deadline, ms
@@ -31,8 +31,6 @@ for i = 4, #ARGV do
     revived = revived + 1
   end
 end
-if revived > 0 and redis.call('EXISTS', paused) == 0 then
-  redis.call('PUBLISH', channel, string.format('%.0f', now) .. ' ' .. queue)
-end
+if revived > 0 then announce(channel, queue, paused, now) end
 reindex(queues, queue, delayed, leases, dead, trash, paused)
 return revived

@@ -2,7 +2,7 @@
 -- same step.
 --
 -- Runs     plain: refused as a whole when Redis is full
--- Uses     clock, index, bodies, jobs
+-- Uses     clock, index, bodies, jobs, wake
 -- KEYS[1]  queues   ZSET  queue -> next look, ms
 -- KEYS[2]  delayed  ZSET  reference -> due, ms
 -- KEYS[3]  bodies   HASH  uuid -> payload
@@ -85,8 +85,6 @@ if #dues > 0 then
   redis.call('ZADD', delayed, unpack(dues))
 end
 local new_head = head(delayed)
-if new_head < old_head and redis.call('EXISTS', paused) == 0 then
-  redis.call('PUBLISH', channel, string.format('%.0f', new_head) .. ' ' .. queue)
-end
+if new_head < old_head then announce(channel, queue, paused, new_head) end
 reindex(queues, queue, delayed, leases, dead, trash, paused)
 return outcomes
