@@ -3,8 +3,7 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from service.inspector.reading import Budget, ReadOnly
-from service.inspector.seeking import seek, seek_by
+from service.inspector.seeking import seek
 
 
 async def fill(inspected, count: int) -> None:
@@ -15,12 +14,9 @@ async def fill(inspected, count: int) -> None:
 @pytest.mark.parametrize("at", [0, 1, 49, 50, 98, 99])
 async def test_an_id_is_found_wherever_it_is_in_a_short_list(inspected, at):
     await fill(inspected, 100)
-    for sought in (
-        await seek(inspected.reader, "k", f"id-{at}"),
-        await seek_by(inspected.reader, "k", f"id-{at}".encode().__eq__),
-    ):
-        assert (sought.found_at, sought.total) == (at, 100)
-        assert sought.unsought("wait", "k") is None
+    sought = await seek(inspected.reader, "k", f"id-{at}")
+    assert (sought.found_at, sought.total) == (at, 100)
+    assert sought.unsought("wait", "k") is None
 
 
 @pytest.mark.parametrize(("at", "found"), [(0, True), (29, True), (30, False), (69, False), (70, True), (99, True)])
@@ -32,35 +28,15 @@ async def test_a_long_list_is_sought_from_both_ends(inspected, at, found):
         assert str(sought.unsought("wait", "k")) == "not in the first and last 30 of 100"
 
 
-@pytest.mark.parametrize(("at", "found"), [(0, True), (1999, True), (2000, False), (2999, False), (3000, True)])
-async def test_entries_that_are_looked_into_are_read_in_pages_from_both_ends(inspected, at, found):
-    await fill(inspected, 5000)
-    sought = await seek_by(inspected.reader, "k", f"id-{at}".encode().__eq__, pages=2)
-    assert (sought.found_at == at) == found
-    assert (sought.unsought("wait", "k") is None) == found
-
-
 async def test_absent_is_said_only_of_a_list_that_was_sought_through(inspected):
     await fill(inspected, 2500)
-    for sought in (
-        await seek(inspected.reader, "k", "nobody"),
-        await seek_by(inspected.reader, "k", b"nobody".__eq__),
-        await seek(inspected.reader, "empty", "nobody"),
-        await seek_by(inspected.reader, "empty", b"nobody".__eq__),
-    ):
+    for key in ("k", "empty"):
+        sought = await seek(inspected.reader, key, "nobody")
         assert sought.found_at is None
         assert sought.unsought("wait", "k") is None
 
 
-async def test_seeking_ends_with_the_budget_and_says_how_far_it_came(inspected):
-    await fill(inspected, 10_000)
-    reader = ReadOnly(inspected.transport, Budget(commands=5))
-    sought = await seek_by(reader, "k", b"nobody".__eq__)
-    assert str(sought.unsought("wait", "k")) == "not in the first and last 2,000 of 10,000"
-
-
 async def test_a_key_that_is_no_list_is_the_callers_to_tell(inspected):
     await inspected.redis.set("k", "v")
-    for seeking in (seek(inspected.reader, "k", "x"), seek_by(inspected.reader, "k", b"x".__eq__)):
-        with pytest.raises(ResponseError, match="WRONGTYPE"):
-            await seeking
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await seek(inspected.reader, "k", "x")
