@@ -67,7 +67,10 @@ class Layout(Protocol):
         """Keys that its own registry and its fixed names lead to, whether they are there or not."""
 
     async def owns(self, reader: ReadOnly, key: str) -> bool:
-        """Whether such a key is really this library's, by a few reads; asked where `queue_of` cannot be sure."""
+        """Whether such a key is really this library's, by a few reads; asked where `queue_of` cannot be sure.
+
+        Raises ResponseError if the user may not read it.
+        """
 
     async def jobs(self, reader: ReadOnly, key: str, members: Sequence[Member], now_ms: int) -> list[Job]:
         """One for each member. Raises what ReadOnly does, never for what is stored."""

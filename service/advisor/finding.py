@@ -1,11 +1,14 @@
 """Which delayed sets a Redis holds: what registries and fixed names lead to, and what a bounded SCAN meets."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from redis.exceptions import ResponseError
+
 from service.advisor.delayed import DelayedSet, Layout
-from service.inspector.reading import PAGE, ReadOnly
+from service.inspector.reading import PAGE, OverBudget, ReadOnly
 from service.members import text_of
 
 SCANS: Final = 2000  #: calls of SCAN, a thousand keys each and about 0.3 ms of Redis
@@ -15,21 +18,31 @@ SCANS: Final = 2000  #: calls of SCAN, a thousand keys each and about 0.3 ms of 
 class Found:
     sets: Sequence[DelayedSet]
     all_scanned: bool  #: not: sets that no registry lists may be missing
-    unreadable: Sequence[str]  #: keys that should be delayed sets and are of another type
+    unreadable: Sequence[str]  #: keys that should be delayed sets and are of another type, or may not be read
+    unasked: int = 0  #: keys that may be delayed sets, and were too many to be asked; the shortest, as far as is known
 
 
 async def delayed_sets(reader: ReadOnly, layouts: Mapping[str, Layout], scans: int = SCANS) -> Found:
-    """All of them, the longest first. Raises what ReadOnly does."""
+    """All of them, the longest first, or as many as the reader's budget lets. Raises what Transport does."""
     registered = [key for layout in layouts.values() for key in await layout.registered(reader)]
     scanned, all_scanned = await _sorted_sets(reader, layouts, scans)
     keys = list(dict.fromkeys([*registered, *scanned]))
-    lengths = await reader.send([("ZCARD", key) for key in keys])
+    asked = keys[: reader.budget.commands // 2]
+    lengths = dict(zip(asked, await reader.send([("ZCARD", key) for key in asked]), strict=True))
+    unreadable = [key for key, jobs in lengths.items() if isinstance(jobs, Exception)]
+    filled = sorted(((jobs, key) for key, jobs in lengths.items() if isinstance(jobs, int) and jobs), reverse=True)
     sets = list[DelayedSet]()
-    for key, jobs in zip(keys, lengths, strict=True):
-        if isinstance(jobs, int) and jobs and (owner := await _owner(reader, layouts, key)):
-            sets.append(DelayedSet(*owner, key, jobs))
-    unreadable = [key for key, jobs in zip(keys, lengths, strict=True) if isinstance(jobs, Exception)]
-    return Found(sorted(sets, key=lambda it: -it.jobs), all_scanned, unreadable)
+    left = len(keys) - len(asked) + len(filled)
+    with suppress(OverBudget):
+        for jobs, key in filled:
+            try:
+                owner = await _owner(reader, layouts, key)
+            except ResponseError:
+                unreadable.append(key)
+            else:
+                sets += [DelayedSet(*owner, key, jobs)] if owner else []
+            left -= 1
+    return Found(sets, all_scanned, unreadable, left)
 
 
 async def _owner(reader: ReadOnly, layouts: Mapping[str, Layout], key: str) -> tuple[str, str] | None:

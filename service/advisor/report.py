@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from service.advisor import memory
 from service.advisor.choice import Advice, choose
@@ -14,6 +14,8 @@ from service.advisor.figures import name
 from service.advisor.grid import DELAYS_MS, SIZES_BYTES, Outcome, Thresholds, grid, outcome
 from service.advisor.survey import Survey
 from service.units import format_duration
+
+_NAMED: Final = 20  #: keys in a problem of which there may be one a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,22 @@ class Report:
     advice: Advice
 
     @property
+    def nothing_read(self) -> bool:
+        """Whether there are jobs, and not one of them is known: it then only seems that they cost nothing."""
+        return not self.survey.sample.size and self.survey.sample.population > 0
+
+    @property
     def problems(self) -> list[str]:
         """What was in the way, and what does not fit; one sentence each."""
         faults = sorted(self.survey.sample.faults.items(), key=lambda it: -it[1])
         told = [f"{layout}: {fault} ({count:,} of the jobs that were read)" for (layout, fault), count in faults]
-        told += [f"{name(key)} is no sorted set" for key in self.survey.found.unreadable]
+        told += [f"{name(key)} is no sorted set, or may not be read" for key in self.survey.found.unreadable[:_NAMED]]
+        if self.nothing_read:
+            told.append("none of these jobs could be read: of their sizes and delays nothing is known")
+        if unnamed := self.survey.found.unreadable[_NAMED:]:
+            told.append(f"{len(unnamed):,} keys more are no sorted sets, or may not be read")
+        if self.survey.found.unasked:
+            told.append(f"there are too many sets: {self.survey.found.unasked:,} were left out")
         if not self.survey.found.all_scanned:
             told.append("not all keys were scanned: sets that no registry lists may be missing")
         if self.survey.sample.cut_short:
@@ -110,7 +123,7 @@ def plain(report: Report) -> dict[str, Any]:
         "grid": [_outcome(it) for it in report.grid],
         "advice": {
             **_outcome(report.advice.outcome),
-            "sure": report.advice.sure,
+            "sure": report.advice.sure and not report.nothing_read,
             "fits": report.advice.fits,
             "settings": dict(report.advice.settings),
         },

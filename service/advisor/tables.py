@@ -80,6 +80,8 @@ def _outcome(outcome: Outcome) -> Row:
 
 def advice(report: Report) -> str:
     """The settings, ready to paste, and what they would save."""
+    if report.nothing_read:
+        return "# None of these jobs could be read: there is nothing to go by."
     chosen = report.advice
     saving = figures.spread(chosen.outcome.saving, figures.money)
     if chosen.outcome.thresholds is None:

@@ -1,5 +1,6 @@
 """Is Redis full of delayed payloads: advise, which asks Redis itself, by reads alone."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from service.advisor.report import Question, Report
 
 _SETS: Final = 20  #: shown in the table; JSON has all
+_TRIED: Final = 20  #: sizes at most, and delays: each pair of them is a row
+_DEAREST: Final = 1_000_000.0  #: dollars; no price is more, or figures would be infinite
+_LEAST_BYTES: Final = 2**20  #: with less no job might be read at all
 
 
 def advise(
@@ -24,7 +28,9 @@ def advise(
     sample: Annotated[
         int, typer.Option(min=100, max=1_000_000, help="Jobs to read; more narrow the intervals.")
     ] = 10_000,
-    most_bytes: Annotated[str, typer.Option(help="What may be read of jobs that are their own payload.")] = "64MiB",
+    most_bytes: Annotated[
+        str, typer.Option(help="What may be read of jobs that are their own payload, 1MiB or more.")
+    ] = "64MiB",
     sizes: Annotated[str | None, typer.Option(help="inline_max_bytes to try: 4KiB,64KiB.", show_default=False)] = None,
     delays: Annotated[str | None, typer.Option(help="inline_max_delay to try: 15m,1d.", show_default=False)] = None,
     at_most: Annotated[
@@ -33,11 +39,17 @@ def advise(
     offload_to: Annotated[
         str | None, typer.Option(help="The backend to name. Else ROUTING__OFFLOAD_TO, or s3.")
     ] = None,
-    redis_gib: Annotated[float, typer.Option(min=0, help="Dollars for a GiB of Redis, a month.")] = 11.5,
-    s3_gib: Annotated[float, typer.Option(min=0, help="Dollars for a GiB in S3, a month.")] = 0.023,
-    put_thousand: Annotated[float, typer.Option(min=0, help="Dollars for a thousand PUT requests.")] = 0.005,
-    get_thousand: Annotated[float, typer.Option(min=0, help="Dollars for a thousand GET requests.")] = 0.0004,
-    delete_thousand: Annotated[float, typer.Option(min=0, help="Dollars for a thousand deleted objects.")] = 0.0,
+    redis_gib: Annotated[float, typer.Option(min=0, max=_DEAREST, help="Dollars for a GiB of Redis, a month.")] = 11.5,
+    s3_gib: Annotated[float, typer.Option(min=0, max=_DEAREST, help="Dollars for a GiB in S3, a month.")] = 0.023,
+    put_thousand: Annotated[
+        float, typer.Option(min=0, max=_DEAREST, help="Dollars for a thousand PUT requests.")
+    ] = 0.005,
+    get_thousand: Annotated[
+        float, typer.Option(min=0, max=_DEAREST, help="Dollars for a thousand GET requests.")
+    ] = 0.0004,
+    delete_thousand: Annotated[
+        float, typer.Option(min=0, max=_DEAREST, help="Dollars for a thousand deleted objects.")
+    ] = 0.0,
     html: Annotated[Path | None, typer.Option(help="Write a picture into this file.", show_default=False)] = None,
     seed: Annotated[int | None, typer.Option(help="Draw the same sample again.", show_default=False)] = None,
     as_json: Json = False,
@@ -52,17 +64,16 @@ def advise(
     from service.advisor.report import report
     from service.advisor.survey import Extent, survey
     from service.keys import Keys
-    from service.units import parse_size_bytes
 
     prices = Prices(redis_gib, s3_gib, put_thousand, get_thousand, delete_thousand)
     question = _question(sizes, delays, at_most, offload_to, prices)
-    extent = Extent(sample, checked(parse_size_bytes, most_bytes), seed)
+    extent = Extent(sample, checked(_enough_bytes, most_bytes), seed)
     told = report(
         asked(lambda at, chosen: survey(at, Keys(chosen.key_prefix), extent), redis, as_json=as_json), question
     )
-    if html is not None:
-        _write(told, html, as_json=as_json)
     _show(told, as_json=as_json)
+    if html is not None:
+        _write(told, html)
 
 
 def _question(
@@ -75,12 +86,37 @@ def _question(
     routing = settings().routing
     return Question(
         prices,
-        [checked(parse_size_bytes, text) for text in sizes.split(",")] if sizes else SIZES_BYTES,
-        [checked(_delay_ms, text) for text in delays.split(",")] if delays else DELAYS_MS,
+        _tried("--sizes", parse_size_bytes, sizes) if sizes else SIZES_BYTES,
+        _tried("--delays", _delay_ms, delays) if delays else DELAYS_MS,
         Thresholds(routing.inline_max_bytes, routing.inline_max_delay_ms, routing.offload_min_bytes),
-        offload_to or routing.offload_to or "s3",
+        checked(_target, offload_to) if offload_to else routing.offload_to or "s3",
         checked(parse_size_bytes, at_most) if at_most else None,
     )
+
+
+def _tried(option: str, parse: Callable[[str], int], texts: str) -> list[int]:
+    every = [checked(parse, text) for text in texts.split(",")]
+    if len(every) > _TRIED:
+        raise typer.BadParameter(f"{option}: {len(every):,} values, and each pair is a row; {_TRIED} at most")
+    return every
+
+
+def _target(name: str) -> str:
+    """What is told to be pasted into a shell must be a name."""
+    from storage_backends.reference import check_backend
+
+    if check_backend(name) == "redis":
+        raise ValueError("'redis' is where payloads are kept that are not offloaded")
+    return name
+
+
+def _enough_bytes(text: str) -> int:
+    from service.units import parse_size_bytes
+
+    size = parse_size_bytes(text)
+    if size < _LEAST_BYTES:
+        raise ValueError(f"--most-bytes: {text} is less than 1MiB")
+    return size
 
 
 def _delay_ms(text: str) -> int:
@@ -92,13 +128,14 @@ def _delay_ms(text: str) -> int:
     return ms
 
 
-def _write(report: "Report", path: Path, *, as_json: bool) -> None:
+def _write(report: "Report", path: Path) -> None:
+    """After all was shown: what was read is not lost with the file. Said beside the result, which may be JSON."""
     from service.advisor.picture import page
 
     try:
         path.write_text(page(report), encoding="utf-8")
     except OSError as error:
-        show.problem({"title": "Not written", "detail": f"{path}: {error.strerror}"}, as_json=as_json)
+        show.problem({"title": "Not written", "detail": f"{path}: {error.strerror}"}, as_json=False)
         raise typer.Exit(Exit.FAILED) from error
     show.note(f"The picture is in {path}")
 
@@ -111,12 +148,14 @@ def _show(report: "Report", *, as_json: bool) -> None:
         show.as_json(plain(report))
         return
     show.fields(tables.summary(report), machine=False)
-    if not report.survey.sets:
+    if report.survey.sets:
+        for rows in (tables.sets(report, _SETS), tables.distribution(report), tables.grid(report)):
+            if rows:
+                show.table(list(rows[0]), rows)
+        show.line(tables.advice(report))
+    elif report.problems:
+        show.line("No delayed job was found, but not all could be looked at.")
+    else:
         show.line("There is no delayed job in any layout that is known here.")
-        return
-    for rows in (tables.sets(report, _SETS), tables.distribution(report), tables.grid(report)):
-        if rows:
-            show.table(list(rows[0]), rows)
-    show.line(tables.advice(report))
     for line in report.problems:
         show.note(f"Note: {line}")

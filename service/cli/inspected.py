@@ -6,7 +6,7 @@ from typing import Any, Final
 from service.cli import show
 from service.inspector.answers import Entry, Fact, JobDetail, Problem, QueueDetail, QueueSummary, StateDetail, plain
 from service.inspector.causes import CAUSES, cause_of
-from service.inspector.inspector import Overview, QueueProblems
+from service.inspector.inspector import Found, Overview, QueueProblems
 from service.inspector.payloads import Payload, text_cut
 from service.inspector.times import Moment, local, relative
 
@@ -34,13 +34,7 @@ class Shown:
             self._summaries(summaries)
         if not told.summaries:
             show.line("No queue was found.")
-        if found.keys < found.total_keys:
-            show.note(
-                f"Names of {found.keys:,} of {found.total_keys:,} keys were looked at; a small queue that is in no "
-                "registry may be missing. --all-keys looks at all."
-            )
-        if found.unlisted:
-            show.note(f"… and {found.unlisted:,} queues more")
+        self._incomplete(found)
 
     def queues(self, told: Sequence[QueueDetail], queue: str) -> None:
         if self._nothing(told, f"no such queue: {text_cut(queue)}"):
@@ -55,21 +49,15 @@ class Shown:
         for job in told:
             self._job(job)
 
-    def problems(self, told: Sequence[QueueProblems], queue: str | None) -> None:
+    def problems(self, told: Sequence[QueueProblems], queue: str | None, found: Found | None = None) -> None:
+        """`found`: among which queues these were sought, if all were."""
         if self._as_json:
             show.as_json([{**plain(each), "problems": list(map(_explained, each.problems))} for each in told])
-            return
-        self._begin()
-        rows = [
-            {"layout": each.layout, "queue": text_cut(each.queue), **self._problem(problem)}
-            for each in told
-            for problem in each.problems
-        ]
-        if not rows:
-            show.line("Nothing was found that does not fit." if queue is None else f"{text_cut(queue)}: all fits.")
-            return
-        show.table(["layout", "queue", "problem", "count", "detail", "since", "ids"], rows)
-        self._explain([problem for each in told for problem in each.problems])
+        else:
+            self._begin()
+            self._problems(told, queue)
+        if found is not None:
+            self._incomplete(found)
 
     # ---- parts -----------------------------------------------------------------------------------------------------
 
@@ -77,6 +65,18 @@ class Shown:
         if self._redraws:
             show.clear()
             show.line(local(self._now_ms))
+
+    def _incomplete(self, found: Found) -> None:
+        """What was not looked at, beside the result."""
+        if found.keys < found.total_keys:
+            show.note(
+                f"Names of {found.keys:,} of {found.total_keys:,} keys were looked at; a small queue that is in no "
+                "registry may be missing. --all-keys looks at all."
+            )
+        if found.unlisted:
+            show.note(
+                f"{found.unlisted:,} queues more were found, and not looked at: name one, or a --layout, to see them."
+            )
 
     def _nothing(self, told: Sequence[Any], what: str) -> bool:
         """Whether that was all. Otherwise, for machines, it is all told."""
@@ -103,6 +103,18 @@ class Shown:
         ]
         columns = ["queue", *states, "paused", "oldest_due", "next_due", "problems"]
         show.table([name for name in columns if name != "problems" or any(row["problems"] for row in rows)], rows)
+
+    def _problems(self, told: Sequence[QueueProblems], queue: str | None) -> None:
+        rows = [
+            {"layout": each.layout, "queue": text_cut(each.queue), **self._problem(problem)}
+            for each in told
+            for problem in each.problems
+        ]
+        if not rows:
+            show.line("Nothing was found that does not fit." if queue is None else f"{text_cut(queue)}: all fits.")
+            return
+        show.table(["layout", "queue", "problem", "count", "detail", "since", "ids"], rows)
+        self._explain([problem for each in told for problem in each.problems])
 
     def _queue(self, detail: QueueDetail) -> None:
         show.line(f"{detail.summary.layout}: {text_cut(detail.summary.queue)}")

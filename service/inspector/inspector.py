@@ -108,15 +108,17 @@ class Inspector:
 
         return [detail for detail in await _each(await self._named(queue), job) if detail is not None]
 
-    async def problems(self, queue: str | None = None) -> Sequence[QueueProblems]:
-        """Of every queue, or of those of this name; those without any are not among them."""
+    async def problems(self, queue: str | None = None, found: Found | None = None) -> Sequence[QueueProblems]:
+        """Of every queue, or of those of this name; those without any are not among them. `found`: if that was asked
+        already.
+        """
 
         async def problems(name: str, queue: str) -> QueueProblems:
             layout = await self._layout(name)
             done = await guarded(layout.problems(queue))
             return QueueProblems(name, queue, [done] if isinstance(done, Problem) else done)
 
-        queues = (await self.found()).queues if queue is None else await self._named(queue)
+        queues = (found or await self.found()).queues if queue is None else await self._named(queue)
         return [each for each in await _each(queues, problems) if each.problems]
 
     async def found(self) -> Found:
@@ -124,12 +126,15 @@ class Inspector:
         reader = self._reader.fresh(budget(self._keys_at_most))
         names = {name: await self._layout(name) for name in self._layouts}
         seen: Survey = await survey(reader, names, self._keys_at_most)
-        queues: list[tuple[str, str]] = []
+        queues = dict[str, Sequence[str]]()
         for name, layout in names.items():
             done = await guarded(layout.queues(seen.hints[name]))
-            listed = sorted(seen.hints[name]) if isinstance(done, Problem) else done
-            queues += [(name, queue) for queue in listed]
-        return Found(queues[:QUEUES], max(0, len(queues) - QUEUES), seen.keys, seen.total)
+            queues[name] = sorted(seen.hints[name]) if isinstance(done, Problem) else done
+        shares = _shares([len(each) for each in queues.values()], QUEUES)
+        listed = [
+            (name, queue) for (name, every), most in zip(queues.items(), shares, strict=True) for queue in every[:most]
+        ]
+        return Found(listed, sum(map(len, queues.values())) - len(listed), seen.keys, seen.total)
 
     async def now_ms(self) -> int:
         """By Redis's clock."""
@@ -148,6 +153,15 @@ class Inspector:
         """For one look."""
         look = Look(self._reader.fresh(), await self.now_ms(), self._keys, self._max_bytes, self._prefix)
         return self._layouts[name](look)
+
+
+def _shares(counts: Sequence[int], most: int) -> list[int]:
+    """How many of each may be among `most`: as many of each as of any other, so that no library hides another."""
+    shares, left = [0] * len(counts), most
+    for done, at in enumerate(sorted(range(len(counts)), key=counts.__getitem__)):
+        shares[at] = min(counts[at], left // (len(counts) - done))
+        left -= shares[at]
+    return shares
 
 
 async def guarded(look: Awaitable[T]) -> T | Problem:

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from service.advisor.finding import delayed_sets
+from service.advisor.layouts import LAYOUTS
 from service.child import HOST, free_port
 from service.cli import app
 from service.cli.exits import Exit
+from service.inspector.reading import READS, Budget, ReadOnly
+from service.keys import Keys
 from service.settings import load
 from tests.kit.backlogs import Known, known, rtq, sidekiq
 from tests.kit.inspecting import Inspected, inspected_server, inspectors_url
@@ -122,8 +126,16 @@ async def test_the_picture_stands_alone_and_holds_no_payload(run, inspected, bac
     assert "<svg" in html
     for secret in ("HardJob", "cHBwcHBw", "max_retries", "<i>"):  # a class, a payload, an envelope, a name as it is
         assert secret not in html
-    failed = await run("--html", str(tmp_path / "no" / "folder.html"), code=Exit.FAILED)
-    assert "Not written" in failed.stderr
+
+
+async def test_what_was_read_is_not_lost_with_a_picture_that_cannot_be_written(run, backlog, tmp_path):
+    """A sample of a busy Redis is not drawn twice for a wrong path."""
+    path = str(tmp_path / "no" / "folder.html")
+    people, machines = [await run("--html", path, *more, code=Exit.FAILED) for more in ((), ("--json",))]
+    assert "share of memory" in people.stdout
+    assert json.loads(machines.stdout)["sample"]["read"] == 400
+    for failed in (people, machines):
+        assert f"Not written: {path}: No such file" in failed.stderr
 
 
 async def test_a_redis_without_delayed_jobs_is_no_error(run):
@@ -144,6 +156,13 @@ async def test_a_redis_without_delayed_jobs_is_no_error(run):
         ("--redis-gib", "-1"),
         ("--redis", "nonsense"),
         ("--most-bytes", "x"),
+        ("--most-bytes", "0"),  # nothing would be read, and so nothing cost anything
+        ("--redis-gib", "inf"),
+        ("--put-thousand", "1e300"),
+        ("--sizes", ",".join(map(str, range(1, 100)))),
+        ("--delays", ",".join(f"{n}s" for n in range(1, 100))),
+        ("--offload-to", "s3;reboot"),  # is told to be pasted into a shell
+        ("--offload-to", "redis"),
     ],
     ids=" ".join,
 )
@@ -166,6 +185,34 @@ async def test_whoever_may_not_read_is_told_so(run, inspected):
         assert "Refused by Redis" in result.stderr
     finally:
         await inspected.redis.execute_command("ACL", "DELUSER", "nobody")
+
+
+@pytest.mark.parametrize("lacking", ["ZCARD", "ZRANGE"])
+async def test_what_may_not_be_read_is_not_taken_for_nothing(run, inspected, backlog, lacking):
+    """`There is no delayed job` is what the price of a Redis may be decided by."""
+    reads = [f"+{name.lower()}" for name in READS if name != lacking]
+    await inspected.redis.acl_setuser("half", enabled=True, passwords="+x", keys=["*"], commands=["+client", *reads])
+    url = f"redis://half:x@{HOST}:{inspected.url.rpartition(':')[2]}"
+    try:
+        result = await run("--redis", url)
+        assert "no delayed job" not in result.stdout
+        assert "schedule is no sorted set, or may not be read" in result.stderr
+        assert (await told(run, "--redis", url))["problems"]
+    finally:
+        await inspected.redis.acl_deluser("half")
+
+
+async def test_more_sets_than_can_be_asked_are_counted_and_the_longest_are_read(inspected, backlog):
+    """Tens of thousands of queues, as some make one a customer, must not be a traceback."""
+    async with inspected.redis.pipeline(transaction=False) as pipe:
+        for n in range(1_000):
+            pipe.zadd(f"rtq:queue:q{n}:delayed", {"{}": 1})
+        await pipe.execute()
+    layouts = {layout.name: layout(Keys()) for layout in LAYOUTS}
+    found = await delayed_sets(ReadOnly(inspected.unwatched, Budget(commands=300)), layouts)
+    assert {it.queue for it in found.sets} >= {"schedule", "retry"}
+    assert len(found.sets) + found.unasked == 1_002
+    assert found.unasked > 700
 
 
 async def test_a_replica_answers_as_well(run, inspected, inspectors_redis, backlog, tmp_path):

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from service.child import HOST, free_port
 from service.cli import app
 from service.cli.exits import Exit
-from service.inspector.inspector import Inspector
+from service.inspector.inspector import QUEUES, Inspector
+from service.inspector.reading import READS
 from service.keys import Keys
 from storage_backends.reference import Reference, new_uuid
 from tests.kit.inspecting import Inspected, inspected_server, inspectors_url
@@ -232,6 +233,40 @@ async def test_queues_are_found_among_more_keys_than_are_looked_at(inspected):
     every = await Inspector(inspected.transport, Keys(), keys_at_most=None).found()
     assert set(every.queues) == {("coatcheck", "large"), ("coatcheck", "small")}
     assert every.keys >= every.total_keys
+
+
+async def test_a_library_with_thousands_of_queues_hides_no_other_and_what_was_left_out_is_said(run, inspected):
+    """Whoever reads `Nothing was found` would go to bed, while the queue was not among those that were looked at."""
+    async with inspected.redis.pipeline(transaction=False) as pipe:
+        for n in range(QUEUES + 100):
+            pipe.zadd("coatcheck:queues", {f"mail{n}": "inf"})
+        await pipe.execute()
+    await inspected.redis.rpush("rtq:queue:z", "no envelope")
+    overview = await told(run)
+    assert ("rtq", "z") in {(each["layout"], each["queue"]) for each in overview["queues"]}
+    assert len(overview["queues"]) == QUEUES
+    assert overview["unlisted"] == 101
+    for arguments in ((), ("--problems",), ("--problems", "--json")):
+        result = await run(*arguments)
+        assert "101 queues more" in result.stderr
+        assert "does-not-parse" in result.stdout or "--problems" not in arguments
+    assert "queues more" not in (await run("z", "--problems")).stderr
+
+
+async def test_whether_a_queue_is_paused_is_not_guessed_where_it_may_not_be_read(run, inspected):
+    """`no` sends whoever reads it looking elsewhere."""
+    await inspected.redis.set("coatcheck:{mail}:paused", "1")
+    await inspected.redis.sadd("asynq:queues", "mail")
+    await inspected.redis.set("asynq:{mail}:paused", "1")
+    reads = [f"+{name.lower()}" for name in READS if name != "EXISTS"]
+    await inspected.redis.acl_setuser("half", enabled=True, passwords="+x", keys=["*"], commands=["+client", *reads])
+    url = f"redis://half:x@{HOST}:{inspected.url.rpartition(':')[2]}"
+    try:
+        only = ("mail", "--layout", "coatcheck", "--layout", "asynq")
+        assert [each["summary"]["paused"] for each in await told(run, *only)] == [True, True]
+        assert [each["summary"]["paused"] for each in await told(run, *only, "--redis", url)] == [None, None]
+    finally:
+        await inspected.redis.acl_deluser("half")
 
 
 def _timeless(value: Any) -> Any:

@@ -272,7 +272,7 @@ def test_names_in_the_picture_are_other_people_s():
 def test_every_trouble_is_a_sentence():
     assert a_report(*some_jobs(3)).problems == [
         "rtq: a member is no envelope (1 of the jobs that were read)",
-        "\\x1b[2J is no sorted set",
+        "\\x1b[2J is no sorted set, or may not be read",
         "not all keys were scanned: sets that no registry lists may be missing",
         "the sample is smaller than wanted: its jobs are too large for --most-bytes",
     ]

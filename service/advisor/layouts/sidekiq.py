@@ -34,8 +34,8 @@ class Sidekiq:
 
     async def owns(self, reader: ReadOnly, key: str) -> bool:
         """These are words that anybody may use: some member of either end must be one of its jobs."""
-        ends = await reader.send([("ZRANGE", key, 0, 0), ("ZRANGE", key, -1, -1)])
-        return any(_fields(text) is not None for reply in ends if isinstance(reply, list) for text in reply)
+        ends = await reader.send([("ZRANGE", key, 0, 0), ("ZRANGE", key, -1, -1)], raising=True)
+        return any(_fields(text) is not None for reply in ends for text in reply)
 
     async def jobs(self, reader: ReadOnly, key: str, members: Sequence[Member], now_ms: int) -> list[Job]:
         return [_job(it, now_ms) for it in members]

@@ -97,12 +97,13 @@ class Asynq:
         states = await counts(reader, keys.structures, found)
         groups = await groups_of(reader, keys, found)
         oldest, upcoming = await dues(reader, keys.structures, self._look.now_ms)
-        (paused,) = await reader.send([("EXISTS", keys["paused"])])
+        (reply,) = await reader.send([("EXISTS", keys["paused"])])
+        paused = found.told(reply, keys["paused"], None)
         summary = QueueSummary(
             self.name,
             queue,
             states | {AGGREGATING: groups.tasks},
-            paused=bool(found.told(paused, keys["paused"], 0)),
+            paused=None if paused is None else bool(paused),
             oldest_due=earliest([oldest, await self._pending_since(keys)]),
             next_due=upcoming,
             problems=found.problems,

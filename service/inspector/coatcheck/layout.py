@@ -114,7 +114,7 @@ class Coatcheck:
             self.name,
             queue,
             dict(zip(STATES, counts, strict=True)),
-            paused=bool(paused),
+            paused=None if paused is None else bool(paused),
             oldest_due=_score_of(first),
             next_due=_score_of(following),
             problems=found.problems,
