@@ -27,8 +27,9 @@ def _keys(start: str, **kinds: str) -> dict[str, str]:
 KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "coatcheck": {
         **dict.fromkeys((Keys().queues, _OF.delayed, _OF.leases, _OF.dead, _OF.trash), "zset"),
+        **dict.fromkeys((_OF.workers, _OF.departed), "zset"),
         **dict.fromkeys((_OF.bodies, _OF.trouble, _OF.moved), "hash"),
-        _OF.ready: "list",
+        **dict.fromkeys((_OF.ready, _OF.suspects, *map(_OF.inflight, REFERENCES)), "list"),
         _OF.paused: "string",
         _OF.cancelled(UUID): "string",
     },
