@@ -13,6 +13,7 @@ from service.inspector.layout import ENDS, EXAMPLES
 from service.inspector.payloads import text_cut
 from service.inspector.reading import Command, ReadOnly
 from service.inspector.times import FIRST_MS, LAST_MS, Moment, moment
+from service.inspector.weighing import afford
 from service.members import text_of
 
 
@@ -68,12 +69,18 @@ async def dues(reader: ReadOnly, structures: Sequence[Structure], now_ms: int) -
 
 
 async def ends(reader: ReadOnly, structure: Structure, found: Findings, each: int = ENDS) -> Ends:
-    """Up to `each` members of both ends."""
+    """Up to `each` members of both ends; fewer, or none, if they are as large as no id is."""
     key, per_ms = structure.key, structure.per_ms
+    count = "LLEN" if per_ms is None else "ZCARD"
+    most = await afford(reader, key, count, each)
+    if not most:
+        found.add("value-too-large", f"{text_cut(key)}: its members are too large to be shown")
+        (total,) = await reader.send([(count, key)])
+        return Ends(found.told(total, key, None))
     if per_ms is None:
-        commands: list[Command] = [("LLEN", key), ("LRANGE", key, -each, -1), ("LRANGE", key, 0, each - 1)]
+        commands: list[Command] = [(count, key), ("LRANGE", key, -most, -1), ("LRANGE", key, 0, most - 1)]
     else:
-        commands = [("ZCARD", key), *(("ZRANGE", key, *span, "WITHSCORES") for span in ((0, each - 1), (-each, -1)))]
+        commands = [(count, key), *(("ZRANGE", key, *span, "WITHSCORES") for span in ((0, most - 1), (-most, -1)))]
     total, first, last = (found.told(reply, key, None) for reply in await reader.send(commands))
     if total is None or first is None or last is None:
         return Ends()

@@ -45,7 +45,7 @@ class Sample:
         both = await ends(self._reader, structure, self._found, each)
         ids = list(dict.fromkeys(text_of(id_) for id_, _ in both.members))
         if not both.whole and both.count:
-            self._partly.append(f"{structure.state} {2 * each:,} of {both.count:,}")
+            self._partly.append(f"{structure.state} {len(both.members):,} of {both.count:,}")
         if structure.state == "active" and both.count is not None:
             await self._left_leases(structure, both.count)
         if not ids:

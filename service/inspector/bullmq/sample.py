@@ -16,7 +16,6 @@ from service.inspector.payloads import READ_BYTES, json_of
 from service.inspector.reading import Command
 from service.inspector.structures import Structure, earliest, ends
 from service.inspector.times import Moment, moment
-from service.inspector.weighing import afford
 from service.members import text_of
 
 _ID_CHARS: Final = 1_000  #: what is longer is no id, and not sent back to Redis as part of a key
@@ -71,9 +70,7 @@ class Sample:
         await self._elsewhere(held)
 
     async def _read(self, structure: Structure) -> _Held:
-        count = "LLEN" if structure.per_ms is None else "ZCARD"
-        each = await afford(self._reader, structure.key, count, SAMPLE)
-        both = await ends(self._reader, structure, self._found, max(each, 1))
+        both = await ends(self._reader, structure, self._found, SAMPLE)
         at = {text_of(member): scored for member, scored in both.members}
         long = [name for name in at if len(name) > _ID_CHARS]
         if long:
