@@ -1,48 +1,28 @@
 """`coatcheck advise` as people and machines run it: as the shipped user, on a replica, at their prices."""
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from service.advisor.finding import delayed_sets
 from service.advisor.layouts import LAYOUTS
 from service.child import HOST, free_port
-from service.cli import app
 from service.cli.exits import Exit
 from service.inspector.reading import READS, Budget, ReadOnly
 from service.keys import Keys
 from service.settings import load
 from tests.kit.backlogs import Known, known, rtq, sidekiq
+from tests.kit.commands import Run, looking, told
 from tests.kit.inspecting import Inspected, inspected_server, inspectors_url
 from tests.kit.servers import client_of
 from tests.kit.waiting import eventually
 
-Run = Callable[..., Coroutine[Any, Any, Any]]
 DAY_MS = 86_400_000
 
 
 @pytest.fixture
-async def run(inspected: Inspected) -> Run:
-    """Runs `coatcheck advise` with these arguments, and sees that it changes no key."""
-    environ = {"COATCHECK_TEST_REDIS": None, "COATCHECK_REDIS__URL": inspected.url}
-
-    async def invoke(*arguments: str, code: Exit = Exit.DONE, **more: str) -> Any:
-        async with inspected.unchanged():
-            result = await asyncio.to_thread(CliRunner().invoke, app, ["advise", *arguments], env={**environ, **more})
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
-
-
-async def told(run: Run, *arguments: str, **options: Any) -> Any:
-    """What a machine reads: one line."""
-    [line] = (await run(*arguments, "--json", **options)).stdout.splitlines()
-    return json.loads(line)
+def run(inspected: Inspected) -> Run:
+    return looking(inspected, "advise")
 
 
 @pytest.fixture

@@ -1,49 +1,31 @@
 """`coatcheck inspect` as people and machines run it: as the shipped user, on a primary or a replica, in their zone."""
 
-import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from service.child import HOST, free_port
-from service.cli import app
 from service.cli.exits import Exit
 from service.inspector.inspector import QUEUES, Inspector
 from service.inspector.reading import READS
 from service.keys import Keys
 from storage_backends.reference import Reference, new_uuid
+from tests.kit.commands import Run, looking, told
 from tests.kit.inspecting import Inspected, inspected_server, inspectors_url
 from tests.kit.ledgers import QUEUE, Rig, rigged
 from tests.kit.processes import Process
 from tests.kit.servers import client_of
 from tests.kit.waiting import eventually
 
-Run = Callable[..., Coroutine[Any, Any, Any]]
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-async def run(inspected: Inspected) -> Run:
-    """Runs `coatcheck inspect` with these arguments, and sees that it changes no key."""
-    environ = {"COATCHECK_TEST_REDIS": None, "COATCHECK_REDIS__URL": inspected.url}
-
-    async def invoke(*arguments: str, code: Exit = Exit.DONE, **more: str) -> Any:
-        async with inspected.unchanged():
-            result = await asyncio.to_thread(CliRunner().invoke, app, ["inspect", *arguments], env={**environ, **more})
-        assert result.exit_code == code, result.output
-        return result
-
-    return invoke
-
-
-async def told(run: Run, *arguments: str, **options: Any) -> Any:
-    """What a machine reads: one line."""
-    [line] = (await run(*arguments, "--json", **options)).stdout.splitlines()
-    return json.loads(line)
+def run(inspected: Inspected) -> Run:
+    return looking(inspected, "inspect")
 
 
 @pytest.fixture
