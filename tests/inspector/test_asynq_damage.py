@@ -1,13 +1,12 @@
 """Asynq's keys may hold anything: whatever is there is told of, never a traceback, and never written to."""
 
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from service.inspector.asynq.layout import Asynq
 from tests.kit.asynq_writer import message, server_info
-from tests.kit.damage import SCORES, Huge, Value, all_problems, keyspace, values
+from tests.kit.damage import SCORES, Huge, Value, all_problems, keyspace, the_same_each_time, values
 from tests.kit.inspecting import Inspected
 
-EXAMPLES = 40  #: some 1,500 were run when this was written
 QUEUE = "q"
 NAMES = ["pending", "active", "lease", "scheduled", "retry", "archived", "completed", "groups", "aggregation_sets"]
 IDS = ["1", "2", "", "\udcff\x00", "x" * 300, "g", "g:1"]
@@ -72,12 +71,7 @@ def keyspaces(draw: st.DrawFn) -> dict[str, Value]:
     return keyspace(draw, KEYS, values(MEMBERS, FIELDS), RIGHT)
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@the_same_each_time  # some 1,500 were run when this was written
 @given(keyspaces())
 async def test_whatever_is_there_is_told_of(inspected: Inspected, held: dict[str, Value]):
     """A traceback would hide what somebody looks for at the worst moment."""

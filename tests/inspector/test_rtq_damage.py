@@ -2,14 +2,13 @@
 
 import json
 
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from service.inspector.rtq.layout import Rtq
-from tests.kit.damage import SCORES, Huge, Value, all_problems, keyspace, values
+from tests.kit.damage import SCORES, Huge, Value, all_problems, keyspace, the_same_each_time, values
 from tests.kit.inspecting import Inspected
 from tests.kit.rtq_writer import dead_entry, envelope
 
-EXAMPLES = 40  #: some 600 were run when this was written
 QUEUE = "q"
 OWN = {"rtq:queue:q": "list", "rtq:queue:q:delayed": "zset"}
 SHARED = {"rtq:dead": "list", "rtq:inflight:w": "list", "rtq:inflight:": "list", "rtq:inflight:\udcff*[": "list"}
@@ -54,12 +53,7 @@ def keyspaces(draw: st.DrawFn) -> dict[str, Value]:
     return keyspace(draw, KEYS, values(MEMBERS, {}), RIGHT)
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@the_same_each_time  # some 600 were run when this was written
 @given(keyspaces())
 async def test_whatever_is_there_is_told_of(inspected: Inspected, held: dict[str, Value]):
     """A traceback would hide what somebody looks for at the worst moment."""

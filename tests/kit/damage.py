@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from redis.asyncio import Redis
 
 from service.inspector.answers import Problem, plain
@@ -17,6 +17,14 @@ from tests.kit.inspecting import Inspected
 #: Times in seconds, ms and ns of 2026, and what is none.
 SCORES = st.sampled_from(
     [0.0, -1.0, 1.0, 1e300, float("inf"), float("-inf"), 1_796_046_292.0, 1_796_046_292_000.0, 17.5]
+)
+
+#: Examples of which each fills a Redis and looks at all of it.
+the_same_each_time = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
