@@ -1,7 +1,7 @@
 """When this dispatcher wants to look at a queue again although the index says now: the queue waits for something.
 
-    for a fetch slot, for room in its ready list        50 ms, doubling up to the loop's interval
-    for people (a ready key that is no list, an error)  the cool-down
+    for a fetch slot, for room in its ready queue       50 ms, doubling up to the loop's interval
+    for people (a ready key of another type, an error)   the cool-down
 
 Kept in this process's memory, so that an overdue head never makes the loop spin. Bounded by the number of queues with
 due jobs.

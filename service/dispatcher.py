@@ -125,7 +125,7 @@ class Dispatcher:
             self.wake()
 
     def refused(self, queue: str, outcome: Delivery) -> None:
-        """A fetched payload could not be put on the ready list."""
+        """A fetched payload could not be put on the ready queue."""
         now_s = self._clock.monotonic_s()
         if outcome is Delivery.UNUSABLE:
             self._unusable(queue)
@@ -209,7 +209,7 @@ class Dispatcher:
             while batches < _SLICE_BATCHES and not self._stopping:
                 # Of a backlog side by side: Redis moves the next batch while this process counts the last one.
                 at_once = _SLICE_BATCHES - batches if queue in self._plenty else 1
-                # Each of the first ones weighs the ready list: none of them knows what the others are told.
+                # Each of the first ones weighs the ready queue: none of them knows what the others are told.
                 steps = [self._step(queue, sharers, weigh=batches == 0) for _ in range(at_once)]
                 ended = await all_of(steps)
                 batches += at_once

@@ -1,4 +1,4 @@
-"""One queue's fetched payloads on their way to its ready list. While one delivery is under way, the next gathers."""
+"""One queue's fetched payloads on their way to its ready queue. While one delivery is under way, the next gathers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

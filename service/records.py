@@ -61,7 +61,7 @@ class ClaimRequest:
 
     batch: int
     max_ready: int
-    max_ready_bytes: int | None  #: None: do not weigh the ready list this time
+    max_ready_bytes: int | None  #: None: do not weigh the ready queue this time
     lease_ms: int
     shares: dict[str, Share]  #: by backend; `*` for any other name
 
@@ -109,7 +109,7 @@ class Claimed:
 
     status: ClaimStatus
     now_ms: int
-    moved: int  #: inline jobs that are on the ready list now
+    moved: int  #: inline jobs that are on the ready queue now
     lateness_sum_ms: int
     lateness_counts: Sequence[int]  #: by bucket, the last one beyond all bounds
     leased: Sequence[Leased]

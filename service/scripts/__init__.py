@@ -6,7 +6,7 @@ holds headers to bodies.
 
 A script is not rolled back: an error after its first write leaves half a transition, and a job in no set. So every
 script that writes begins, by the loader, with a read of each sorted set and hash that its header names: where a hand
-put another type, it ends there, before any write, and the queue stands still until that key is mended. The ready list
+put another type, it ends there, before any write, and the queue stands still until that key is mended. The ready key
 is somebody else's: scripts that push ask its type themselves, and answer `unusable`.
 """
 
