@@ -311,7 +311,7 @@ class Dispatcher:
         if self._agenda.waits_for(queue, "ready_unusable", self._clock.monotonic_s()):
             return  # many payloads may find it out at once
         self._metrics.ready_unusable(queue)
-        log.error("the ready key is no list; the queue is suspended", queue=queue)
+        log.error("the ready key is of another type; the queue is suspended", queue=queue)
         self._agenda.wait(queue, "ready_unusable", self._clock.monotonic_s())
 
 

@@ -100,7 +100,7 @@ class ClaimStatus(StrEnum):
     OK = "ok"
     PAUSED = "paused"
     FULL = "full"  #: the ready queue has no room
-    UNUSABLE = "unusable"  #: the ready key holds something that is no list
+    UNUSABLE = "unusable"  #: the ready key is of another type
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Delivery(StrEnum):
     DELIVERED = "1"
     GONE = "0"  #: no lease stands: the job ended, or is no longer leased to anyone
     NO_ROOM = "2"  #: Redis is full, and the overdraft is used up
-    UNUSABLE = "unusable"  #: the ready key holds something that is no list; the lease is given back
+    UNUSABLE = "unusable"  #: the ready key is of another type; the lease is given back
 
 
 @dataclass(frozen=True, slots=True)

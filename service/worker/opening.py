@@ -8,7 +8,7 @@ from typing import Final
 from service.errors import CannotStart
 from service.settings import Settings
 from service.uploads import Uploads
-from service.wiring import Service
+from service.wiring import Service, hangs_after_s
 from service.worker.crew import Crew
 from service.worker.handling import Handling
 from service.worker.lane import Lane
@@ -82,6 +82,7 @@ def shift_of(
         heartbeat_s=chosen.heartbeat_s,
         reap_s=max(chosen.patience_s / 2 / len(lanes), min(_REAP_S, chosen.patience_s / 2)),
         grace_s=chosen.grace_s,
+        hangs_after_s=hangs_after_s(service.settings.redis.timeout_s),
     )
 
 

@@ -43,8 +43,9 @@ class Shift:
         heartbeat_s: float,
         reap_s: float,
         grace_s: float,
+        hangs_after_s: float,
     ) -> None:
-        """`reap_s`: how often one queue is looked at for dead workers' jobs, in turn."""
+        """`reap_s`: how often one queue is looked at for dead workers' jobs, in turn. `hangs_after_s`: as Loop."""
         self._lanes = list(lanes)
         self._crew = crew
         self._handling = handling
@@ -61,6 +62,7 @@ class Shift:
                 clock=clock,
                 metrics=metrics,
                 interruptible=interruptible,
+                hangs_after_s=hangs_after_s,
             )
 
         loops = [

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 import structlog
+from redis.exceptions import ResponseError
 
 from service.metrics import Metrics
 from service.worker.lane import Lane
@@ -22,7 +23,10 @@ class Heartbeat:
 
     async def round(self) -> None:
         for lane in self._lanes:
-            await lane.beat()
+            try:
+                await lane.beat()
+            except ResponseError as error:  # to its keys alone: the other queues' workers live on
+                log.error("queue cannot be used", queue=lane.queue, error=str(error).partition(" ")[0])  # noqa: TRY400  as in Lane.round
         now_s = time.monotonic()
         if now_s - self._last_s > 2 * self._interval_s:
             self._steady_since_s = now_s

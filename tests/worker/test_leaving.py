@@ -1,9 +1,10 @@
-"""How a worker ends: in time, whatever its handlers do, and with everything where others find it."""
+"""How a worker lives and ends: heard on each queue by itself, and over in time, whatever its handlers do."""
 
 import asyncio
 
 from service.worker import Worker
-from tests.kit.workers import QUEUE, Log, Workshop, envelope
+from tests.kit.waiting import eventually
+from tests.kit.workers import QUEUE, QUICK, Log, Workshop, envelope
 
 
 async def test_a_handler_that_is_deaf_to_cancellation_does_not_keep_its_worker_from_leaving(
@@ -33,3 +34,22 @@ async def test_a_handler_that_is_deaf_to_cancellation_does_not_keep_its_worker_f
         assert await shop.redis.lrange(shop.keys.queue(QUEUE).ready, 0, -1) == [raw]
         assert not await shop.redis.exists(shop.keys.queue(QUEUE).strikes)
         end.set()
+
+
+async def test_a_queue_where_it_cannot_say_that_it_lives_silences_it_on_no_other(shop: Workshop, log: Log) -> None:
+    """Each was taken for dead then, a queue after the other, by workers that fared no better."""
+    worker = Worker()
+    worker.task("note")(lambda: log.add(1))
+    workers = shop.keys.queue(QUEUE).workers
+    async with shop.at_work(worker, "spoiled", QUEUE, **QUICK):
+        ((_, first),) = await shop.redis.zrange(workers, 0, -1, withscores=True)
+        await shop.redis.set(shop.keys.queue("spoiled").workers, "scribble")
+
+        async def heard() -> bool:
+            ((_, score),) = await shop.redis.zrange(workers, 0, -1, withscores=True)
+            return bool(score > first + 2_000)
+
+        await eventually(heard, described="it is heard of for longer than the patience")
+        await shop.push(QUEUE, envelope("note"))
+        await log.has(1)
+        await shop.redis.delete(shop.keys.queue("spoiled").workers)
