@@ -110,13 +110,13 @@ class Handling:
                 await self._threads.aclose()
 
     async def _attempt(self, task: Task, job: _Job, queue: str, slot: Slot) -> Verdict:
-        due_ms = job.envelope.due_ms if job.entry.due_ms is None else job.entry.due_ms
-        if due_ms is not None:
-            self._metrics.worker_waited(queue, (self._clock.now_ms() - due_ms) / 1000)
         key = self._once.key(queue, job.envelope.id) if task.once_ms else None
         if key is not None and await self._once.finished(key):
             return Over("skipped", task.name)
-        context = Context(job.envelope.id, job.envelope.attempt, queue, task.name, job.envelope.max_retries)
+        due_ms = job.envelope.due_ms if job.entry.due_ms is None else job.entry.due_ms
+        if due_ms is not None:
+            self._metrics.worker_waited(queue, (self._clock.now_ms() - due_ms) / 1000)
+        context = Context(job.envelope.id, job.envelope.attempt, queue, job.envelope.type, job.envelope.max_retries)
         try:
             given = task.arguments(job.envelope.payload, context)
         except ValidationError as error:

@@ -357,6 +357,7 @@ async def test_a_queue_s_raw_handler_gets_the_bytes_and_its_attempts_are_counted
     @worker.raw("legacy")
     async def handle(payload: bytes, context: Context) -> None:
         log.add((payload, context.attempt))
+        assert context.task == ""
         raise OSError("no")
 
     async with shop.dispatching(), shop.at_work(worker, "legacy", WORKER__MAX_RETRIES="2"):
@@ -366,6 +367,7 @@ async def test_a_queue_s_raw_handler_gets_the_bytes_and_its_attempts_are_counted
             (payload, attempt) for payload in (b"\x00\xff", b'{"not":"ours"}') for attempt in range(3)
         )
     assert {record["body"] for record in records} == {b"\x00\xff", b'{"not":"ours"}'}
+    assert {record["error"] for record in records} == {"OSError: no"}
     assert not await shop.redis.exists(shop.keys.queue("legacy").strikes)
 
 
