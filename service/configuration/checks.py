@@ -86,8 +86,15 @@ def _offloading(settings: "Settings") -> Found:
 
 
 def _ready_keys(settings: "Settings") -> Found:
-    """Queues may share a list: a consumer of several kinds of jobs then reads one. Our own keys are nobody's list."""
+    """Queues may share one: a consumer of several kinds of jobs then reads one. Our own keys are nobody's."""
+    owners: dict[str, str] = {}
     for name, key in settings.ready_keys().items():
+        owner = owners.setdefault(key, name)
+        if settings.queue(name).ready_kind != settings.queue(owner).ready_kind:
+            yield (
+                (("queues", name, "ready_kind"), ("queues", name, "ready_key")),
+                f"{key!r} is queue {owner!r}'s ready key, too, which is a {settings.queue(owner).ready_kind}",
+            )
         if key.startswith(f"{settings.key_prefix}:"):
             yield (
                 (("queues", name, "ready_key"), ("key_prefix",)),

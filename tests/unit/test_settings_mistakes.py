@@ -1,5 +1,7 @@
 """Mistakes in the settings: all at once, under the names that were typed, without secrets."""
 
+import json
+
 import pytest
 
 from service.configuration.mistakes import SettingsError
@@ -138,6 +140,8 @@ def test_what_cannot_be_is_refused_with_the_reason(name, value, fault):
         ({"COATCHECK_TENANTS__ACME__OFFLOAD_TO": "s3"}, "no configured backend"),
         ({"COATCHECK_QUEUES__MAIL__OFFLOAD_TO": "s3"}, "no configured backend"),
         ({"COATCHECK_QUEUES__MAIL__READY_KEY": "coatcheck:{mail}:dead"}, "own keys"),
+        ({"COATCHECK_WORKER__BACKOFF_MIN": "11m"}, "BACKOFF_MAX"),
+        ({"COATCHECK_WORKER__PATIENCE": "10s"}, "HEARTBEAT"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_under_the_one_that_was_typed(environ, fault):
@@ -145,6 +149,13 @@ def test_settings_that_contradict_each_other_are_refused_under_the_one_that_was_
     text = the_mistake(environ)
     assert text.startswith(f"{name}: ")
     assert fault in text
+
+
+def test_queues_that_share_a_ready_key_agree_on_what_it_is():
+    """Else one of them would find it unusable as soon as the other has put a job there."""
+    queues = {"mail": {"ready_key": "jobs"}, "sms": {"ready_key": "jobs", "ready_kind": "stream"}}
+    assert "'jobs' is queue 'mail'" in the_mistake({"COATCHECK_QUEUES": json.dumps(queues)})
+    load({"COATCHECK_QUEUES": json.dumps({**queues, "sms": {"ready_key": "jobs"}})})
 
 
 def test_a_queue_with_capitals_is_refused_in_a_variables_name():
