@@ -43,8 +43,9 @@ class ReadySource(ABC):
         block_s: float,
         stale_after_ms: int,
     ) -> None:
-        """Who is not heard of for `patience_ms` is taken for dead. `wait` takes up to `block_s`, far less than a name is
-        looked at after that.
+        """Who is not heard of for `patience_ms` is taken for dead. `wait` takes up to `block_s`.
+
+        `stale_after_ms`: a payload that was put so long ago may be taken for an orphan.
         """
         self.queue = queue
         self.worker = self._begun_as = ""

@@ -11,6 +11,7 @@ from service.inspector.layout import Look
 from service.inspector.payloads import READ_BYTES, Payload, rendered, text_cut, unread
 from service.inspector.reading import PAGE, Command, OverBudget
 from service.inspector.times import Moment, moment
+from service.inspector.weighing import afford
 from service.keys import QueueKeys
 
 _PAGES: Final = 10  #: of PAGE members at each end of each set, where a uuid is sought
@@ -61,14 +62,14 @@ async def _member(look: Look, sets: Mapping[str, str], id_: str, found: Findings
     for state, key in sets.items():
         [total] = await look.reader.send([("ZCARD", key)])
         total = found.told(total, key, 0)
-        seen = 0
+        page, seen = await afford(look.reader, key, "ZCARD", PAGE), 0
         try:
-            while seen < min(_PAGES * PAGE, (total + 1) // 2):
-                ends: list[Command] = [("ZRANGE", key, seen, seen + PAGE - 1), ("ZRANGE", key, -seen - PAGE, -seen - 1)]
-                for member in (each for page in await look.reader.send(ends) for each in found.told(page, key, [])):
+            while page and seen < min(_PAGES * PAGE, (total + 1) // 2):
+                ends: list[Command] = [("ZRANGE", key, seen, seen + page - 1), ("ZRANGE", key, -seen - page, -seen - 1)]
+                for member in (each for reply in await look.reader.send(ends) for each in found.told(reply, key, [])):
                     if member.endswith(id_.encode("utf-8", "surrogateescape")):
                         return member_of(member, 0), []
-                seen += PAGE
+                seen += page
         except OverBudget as error:
             found.add("not-all-looked-at", f"{error}: {text_cut(key)} only in part")
         if 2 * seen < total:
