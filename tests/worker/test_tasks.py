@@ -18,6 +18,12 @@ class Email(BaseModel):
     to: str
 
 
+class Odd(BaseModel):
+    """What JSON cannot say."""
+
+    what: Any = object()
+
+
 async def test_a_task_reaches_its_handler_when_it_is_due(shop: Workshop, log: Log) -> None:
     worker = Worker()
 
@@ -62,6 +68,7 @@ async def test_the_same_key_is_the_same_task(shop: Workshop) -> None:
     ("given", "error"),
     [
         ({"payload": {1}}, InvalidBody),
+        ({"payload": Odd()}, InvalidBody),
         ({"queue": "a::b"}, InvalidQueue),
         ({"delay": "1h", "due": 1_900_000_000_000}, InvalidTime),
         ({"delay": "soon"}, InvalidTime),
