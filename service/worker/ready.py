@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
 
+from redis.exceptions import ResponseError
+
 from service.clock import ServerClock
 from service.errors import RetryLater
 from service.keys import Keys
@@ -171,7 +173,7 @@ class ReadySource(ABC):
     async def rouse(self) -> None:
         try:
             await self._sleeper.wake(self._transport)
-        except RetryLater:
+        except (RetryLater, ResponseError):  # away, or a user that may not unblock
             await self.hang_up()
 
     async def hang_up(self) -> None:

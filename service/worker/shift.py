@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
+from redis.exceptions import ResponseError
 
 from service.clock import Clock
 from service.errors import RetryLater
@@ -146,6 +147,6 @@ class Shift:
         try:
             async with asyncio.timeout(_LEAVE_S):
                 return await lane.source.leave()
-        except (RetryLater, TimeoutError) as error:
+        except (RetryLater, ResponseError, TimeoutError) as error:
             log.warning("not left in order; others return the jobs", queue=lane.queue, error=type(error).__name__)
             return 0

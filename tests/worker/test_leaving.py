@@ -52,4 +52,5 @@ async def test_a_queue_where_it_cannot_say_that_it_lives_silences_it_on_no_other
         await eventually(heard, described="it is heard of for longer than the patience")
         await shop.push(QUEUE, envelope("note"))
         await log.has(1)
-        await shop.redis.delete(shop.keys.queue("spoiled").workers)
+        await shop.idle()
+    assert not await shop.redis.exists(workers), "it left the other in order"
