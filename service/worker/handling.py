@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -158,15 +159,18 @@ class Handling:
     async def _in_thread(self, task: Task, given: dict[str, Any], slot: Slot) -> None:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
+        ended = threading.Event()
 
         def told(_: Future[None]) -> None:
+            ended.set()
             with contextlib.suppress(RuntimeError):  # the loop has ended before the thread
                 loop.call_soon_threadsafe(_set, over)
 
         try:
             await self._threads.run(lambda: _called(task, given), abandoned=told)
         except BaseException:
-            slot.thread_over = over
+            if not ended.is_set():  # else the handler raised it, and the thread is free
+                slot.thread_over = over
             raise
 
     def _failed(self, task: Task, job: _Job, queue: str, error: BaseException) -> Verdict:

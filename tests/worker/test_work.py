@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from structlog.testing import capture_logs
 
 from service.worker import Context, Discard, Retry, Worker
 from tests.kit.waiting import eventually
@@ -311,6 +312,22 @@ async def test_a_thread_that_goes_on_after_its_time_keeps_its_slot(shop: Worksho
             assert work.shift.alive().ok
     finally:
         end.set()
+
+
+async def test_a_plain_function_that_fails_is_not_told_of_as_one_that_goes_on(shop: Workshop) -> None:
+    """Who looks for what hangs must not find every failure."""
+    worker = Worker()
+
+    @worker.task("fails")
+    def fails() -> None:
+        raise RuntimeError
+
+    with capture_logs() as logs:
+        async with shop.at_work(worker):
+            await shop.push(QUEUE, envelope("fails", max_retries=0))
+            await shop.dead()
+            await shop.idle()
+    assert [each["event"] for each in logs if each["log_level"] != "info"] == ["job died"]
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyError, asyncio.CancelledError, StopIteration, BaseExceptionGroup])
