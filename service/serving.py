@@ -39,7 +39,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise CannotStart(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise CannotStart(
+            f"cannot listen on {host}:{port}: {error.strerror}; COATCHECK_HTTP__PORT is the port"
+        ) from error
 
 
 async def serve(

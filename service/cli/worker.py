@@ -20,10 +20,15 @@ _SHOWN_EVERY_S: Final = 0.5
 
 
 def worker(
-    app: Annotated[str, typer.Argument(help="Where the Worker is: module:name.", show_default=False)],
+    app: Annotated[
+        str, typer.Argument(help="Where the Worker is, from here: module:name, as tasks:worker.", show_default=False)
+    ],
     *,
     queue: Annotated[
-        list[str], typer.Option(help="A queue, and its weight: critical=6. Again for each queue.", show_default=False)
+        list[str],
+        typer.Option(
+            help="A queue, and its weight, 1 if not given: critical=6. Again for each queue.", show_default=False
+        ),
     ],
     concurrency: Annotated[
         int | None, typer.Option(min=1, help="Jobs at once; COATCHECK_WORKER__CONCURRENCY if not given.")
@@ -32,7 +37,9 @@ def worker(
 ) -> None:
     """Run the handlers of an application on ready queues, until told to stop. Settings come from the environment.
 
-    Serves /healthz, /readyz and /metrics at COATCHECK_HTTP__HOST and __PORT.
+    SIGTERM, and Ctrl-C, end it: what runs has COATCHECK_WORKER__GRACE to finish, the rest goes back to its queues.
+    Serves /healthz, /readyz and /metrics at COATCHECK_HTTP__HOST and __PORT: a port of its own for each process of one
+    machine, or 0 for a free one.
     """
     # Process 1 of a container has no default action: until the worker listens for it, SIGTERM would be lost.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.DONE))
@@ -120,11 +127,16 @@ def _load(app: str) -> "Worker":
     module, _, name = app.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), name or "worker", None)
+        loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module and not module.startswith(f"{error.name}."):
             raise
-        raise typer.BadParameter(f"there is no module {module!r}, here or installed") from error
-    if not isinstance(found, Worker):
-        raise typer.BadParameter(f"{app}: {type(found).__name__}, not a Worker")
-    return found
+        raise typer.BadParameter(
+            f"there is no module {module!r}, in {os.getcwd()} or installed; tasks:worker is `worker` of tasks.py"
+        ) from error
+    found = getattr(loaded, name or "worker", None)
+    if isinstance(found, Worker):
+        return found
+    wrong = "there is no such name" if found is None else f"{type(found).__name__}, not a Worker"
+    workers = ", ".join(f"{module}:{each}" for each, value in vars(loaded).items() if isinstance(value, Worker))
+    raise typer.BadParameter(f"{app}: {wrong}; Workers of that module: {workers or 'none'}")

@@ -96,7 +96,7 @@ def task_of(
         model=None if raw or hint is Any else TypeAdapter(hint),
         timeout_s=None if timeout is None else _positive(timeout) / 1000,
         once_ms=0 if once is None else _positive(once),
-        backoff=None if backoff is None else Backoff(*map(_positive, backoff)),
+        backoff=None if backoff is None else _backoff(name, backoff),
     )
 
 
@@ -108,6 +108,12 @@ def milliseconds(duration: Duration) -> int:
     if ms > MAX_AHEAD_MS:
         raise ValueError("a duration is at most ten years")
     return ms
+
+
+def _backoff(name: str, pair: tuple[Duration, Duration]) -> Backoff:
+    if isinstance(pair, (str, timedelta)) or len(pair) != 2:  # what an application gives nobody has checked
+        raise TypeError(f'{name}: backoff is the shortest and the longest pause, as ("1s", "10m")')
+    return Backoff(*map(_positive, pair))
 
 
 def _positive(duration: Duration) -> int:

@@ -69,6 +69,7 @@ async def test_a_port_that_is_taken_is_a_reason(site: Site) -> None:
         port = taken.getsockname()[1]
         said = await refused(site.environ(HTTP__PORT=str(port)), code=1)
         assert f"cannot listen on {HOST}:{port}" in said
+        assert "COATCHECK_HTTP__PORT" in said
 
 
 async def test_a_bucket_that_does_not_exist_is_a_reason(site: Site) -> None:

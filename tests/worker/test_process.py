@@ -140,6 +140,7 @@ async def test_a_job_that_kills_its_process_each_time_ends_dead_and_takes_no_oth
     [
         (["nowhere:app", "--queue", QUEUE], "no module"),
         (["app:Context", "--queue", QUEUE], "not a Worker"),
+        (["app:wrker", "--queue", QUEUE], "app:app"),
         (["app:app", "--queue", f"{QUEUE}=many"], "a weight"),
         (["app:app", "--queue", f"{QUEUE}=0"], "a weight"),
         (["app:app", "--queue", QUEUE, "--queue", QUEUE], "twice"),

@@ -100,6 +100,8 @@ def test_a_handler_that_could_never_be_called_is_refused_when_it_is_registered()
         worker.task("a")(lambda payload, more: None)
     with pytest.raises(ValueError, match="not a duration"):
         worker.task("a", timeout="30")(lambda payload: None)
+    with pytest.raises(TypeError, match="shortest and the longest"):
+        worker.task("a", backoff="5s")(lambda payload: None)  # type: ignore[arg-type]  # as applications do
     worker.task("a")(lambda payload: None)
     with pytest.raises(ValueError, match="two handlers"):
         worker.task("a")(lambda payload: None)
