@@ -53,13 +53,15 @@ async def wait_for_redis(
                     return await check_redis(transport, census, keys, allow_eviction=allow_eviction)
                 except RetryLater as error:
                     if why is None:
-                        log.warning("waiting for Redis", code=error.code, error=str(error))
+                        log.warning("waiting for Redis", at=transport.place, code=error.code, error=str(error))
                     why = error
                 await asyncio.sleep(_RETRY_S)
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise RedisUnavailable(f"Redis was not there within {within_s:g} s: {why or 'no answer'}") from why or error
+        raise RedisUnavailable(
+            f"Redis at {transport.place} (COATCHECK_REDIS__URL) was not there within {within_s:g} s: {why or 'no answer'}"
+        ) from why or error
 
 
 async def check_redis(transport: Transport, census: Census, keys: Keys, *, allow_eviction: bool) -> str:

@@ -148,6 +148,12 @@ class Transport:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @property
+    def place(self) -> str:
+        """Which Redis it is, without a login: host and port, or a socket's path."""
+        told = self._pool.connection_kwargs
+        return str(told["path"]) if "path" in told else f"{told.get('host', 'localhost')}:{told.get('port', 6379)}"
+
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Encodable]) -> Any:
         """The script's reply. A server that does not know the script (restarted, failed over, flushed) is taught it."""
         try:
