@@ -60,7 +60,8 @@ async def wait_for_redis(
         if not limit.expired():
             raise
         raise RedisUnavailable(
-            f"Redis at {transport.place} (COATCHECK_REDIS__URL) was not there within {within_s:g} s: {why or 'no answer'}"
+            f"Redis at {transport.place} (COATCHECK_REDIS__URL) was not there within {within_s:g} s: "
+            f"{why or 'no answer'}"
         ) from why or error
 
 
