@@ -189,7 +189,7 @@ class Transport:
     async def _acquire(self) -> AbstractConnection:
         try:
             return await self._pool.acquire()
-        except (RedisConnectionError, RedisTimeoutError, OSError, *_NOT_NOW) as error:
+        except (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError, *_NOT_NOW) as error:
             raise RedisUnavailable(f"Redis cannot be reached: {type(error).__name__}") from error
         except ResponseError as error:  # to what a client says when it connects
             raise _translated(error) from error

@@ -15,6 +15,8 @@ remote.py   how the others reach the service
 show.py     tables and bars for people, JSON for machines
 """
 
+import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -65,5 +67,8 @@ app.add_typer(dead.app, name="dead")
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. What a terminal's encoding lacks is spelt there, as `\\xb7`, and ends no command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()

@@ -131,13 +131,14 @@ def _delay_ms(text: str) -> int:
 def _write(report: "Report", path: Path) -> None:
     """After all was shown: what was read is not lost with the file. Said beside the result, which may be JSON."""
     from service.advisor.picture import page
+    from service.inspector.payloads import text_cut
 
     try:
         path.write_text(page(report), encoding="utf-8")
     except OSError as error:
-        show.problem({"title": "Not written", "detail": f"{path}: {error.strerror}"}, as_json=False)
+        show.problem({"title": "Not written", "detail": f"{text_cut(str(path))}: {error.strerror}"}, as_json=False)
         raise typer.Exit(Exit.FAILED) from error
-    show.note(f"The picture is in {path}")
+    show.note(f"The picture is in {text_cut(str(path))}")
 
 
 def _show(report: "Report", *, as_json: bool) -> None:

@@ -27,24 +27,39 @@ _CLOSED: Final = "it closed the connection: it is stopping, has too many clients
 _PORT: Final = 6379  #: where a URL names none
 
 
-def asked(look: "Callable[[Transport, Settings], Awaitable[T]]", url: str | None, *, as_json: bool) -> T:
-    """What `look` tells. What fails is shown, and ends the command."""
+def asked(
+    look: "Callable[[Transport, Settings], Awaitable[T]]",
+    url: str | None,
+    *,
+    as_json: bool,
+    every_s: float | None = None,
+) -> T:
+    """What `look` tells. What fails is shown, and ends the command.
+
+    With `every_s` it is asked again and again until Ctrl-C, also while Redis is away: that is when people watch.
+    """
     from redis.exceptions import ResponseError
 
     from service.errors import RetryLater
 
     chosen = settings()
     url = chosen.redis.url if url is None else _checked(url)
+
+    def away(error: RetryLater) -> Exit:
+        title, why, code = _why(error, chosen)
+        show.problem({"title": title, "detail": f"{_place(url)}: {why}"}, as_json=as_json)
+        return code
+
     try:
-        return asyncio.run(_asked(look, url, chosen))
+        return asyncio.run(_asked(look, url, chosen, every_s, away))
     except RetryLater as error:
-        title, why, code = _why(error, url, chosen)
+        raise typer.Exit(away(error)) from error
     except ResponseError as error:  # to what every look needs: TIME, SCAN, INFO
-        title, why, code = "Refused by Redis", _refusal(error), Exit.FAILED
+        told = {"title": "Refused by Redis", "detail": f"{_place(url)}: {_refusal(error)}"}
+        show.problem(told, as_json=as_json)
+        raise typer.Exit(Exit.FAILED) from error
     except KeyboardInterrupt:
         raise typer.Exit(Exit.INTERRUPTED) from None
-    show.problem({"title": title, "detail": f"{_place(url)}: {why}"}, as_json=as_json)
-    raise typer.Exit(code)
 
 
 def _checked(url: str) -> str:
@@ -56,7 +71,14 @@ def _checked(url: str) -> str:
         raise typer.BadParameter(f"--redis: {error}") from error
 
 
-async def _asked(look: "Callable[[Transport, Settings], Awaitable[T]]", url: str, chosen: "Settings") -> T:
+async def _asked(
+    look: "Callable[[Transport, Settings], Awaitable[T]]",
+    url: str,
+    chosen: "Settings",
+    every_s: float | None,
+    away: "Callable[[RetryLater], Exit]",
+) -> T:
+    from service.errors import RetryLater
     from service.transport import Transport, connect
 
     try:
@@ -69,12 +91,19 @@ async def _asked(look: "Callable[[Transport, Settings], Awaitable[T]]", url: str
     except ValueError as error:
         raise typer.BadParameter(f"--redis: {error}") from error
     try:
+        while every_s is not None:
+            try:
+                await look(Transport(pool), chosen)
+            except RetryLater as error:
+                if away(error) != Exit.LATER:
+                    raise typer.Exit(Exit.FAILED) from error
+            await asyncio.sleep(every_s)
         return await look(Transport(pool), chosen)
     finally:
         await pool.disconnect()
 
 
-def _why(error: "RetryLater", url: str, chosen: "Settings") -> tuple[str, str, Exit]:
+def _why(error: "RetryLater", chosen: "Settings") -> tuple[str, str, Exit]:
     """A title, what whoever is on call can do about it, and whether trying again may help."""
     from redis.exceptions import AuthenticationError
 
@@ -106,6 +135,7 @@ def _whys(timeout_s: float) -> dict[type[BaseException], str]:
         redis.ClusterDownError: "its cluster is down",
         ssl.SSLCertVerificationError: "its certificate is not trusted here; ?ssl_ca_certs=FILE names who signed it",
         ssl.SSLError: "TLS failed: a URL with rediss:// is with TLS, one with redis:// without",
+        redis.InvalidResponse: "what answers there is no Redis",
         redis.TimeoutError: silent,
         TimeoutError: silent,
         ConnectionRefusedError: "nothing listens there",

@@ -1,6 +1,5 @@
 """Where did my job go: inspect, which asks Redis itself, by reads alone."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -54,7 +53,8 @@ def inspect(
     options: dict[str, Any] = {"layouts": _layouts(layout), "max_bytes": max_bytes, "prefix": prefix}
     if all_keys:
         options["keys_at_most"] = None
-    code = asked(lambda at, chosen: _inspect(at, chosen, request, options), redis, as_json=as_json)
+    every_s = _EVERY_S if watch else None
+    code = asked(lambda at, chosen: _inspect(at, chosen, request, options), redis, as_json=as_json, every_s=every_s)
     if code != Exit.DONE:
         raise typer.Exit(code)
 
@@ -84,11 +84,7 @@ async def _inspect(transport: "Transport", chosen: "Settings", request: _Request
     from service.keys import Keys
 
     inspector = Inspector(transport, Keys(chosen.key_prefix, chosen.ready_keys(), chosen.streams()), **options)
-    while True:
-        code = await _look(inspector, request)
-        if not request.watch:
-            return code
-        await asyncio.sleep(_EVERY_S)
+    return await _look(inspector, request)
 
 
 async def _look(inspector: "Inspector", request: _Request) -> Exit:

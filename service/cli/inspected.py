@@ -1,6 +1,7 @@
 """What `inspect` found, for people and for machines. Times are the user's own, and how far away they are."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import indent
 from typing import Any, Final
 
 from service.cli import show
@@ -162,7 +163,7 @@ class Shown:
         for name, payload in job.payloads.items():
             show.line(f"\n{name}: {_described(payload)}")
             if payload.shown:
-                show.line(payload.shown)
+                show.line(_set_apart(payload.shown))
         self._listed(job.problems)
 
     def _listed(self, problems: Sequence[Problem]) -> None:
@@ -195,6 +196,11 @@ class Shown:
 def _described(payload: Payload) -> str:
     kind = {"unread": "too large to be read", "binary": "binary, in hexadecimal"}.get(payload.kind, payload.kind)
     return f"{kind}, {payload.size_bytes:,} bytes{', cut' if payload.cut and payload.shown else ''}"
+
+
+def _set_apart(shown: str) -> str:
+    """Indented, so that no line of a payload passes for one of ours; a carriage return would write over another."""
+    return indent(shown.replace("\r\n", "\n").replace("\r", "\\r"), "  ", lambda _: True)
 
 
 def _column(state: str) -> str:

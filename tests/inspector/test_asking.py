@@ -14,7 +14,9 @@ from service.child import HOST
 from service.cli import app
 from service.cli.exits import Exit
 from service.embedded import RedisServer
+from tests.kit.processes import Process
 from tests.kit.servers import client_of, running_redis
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.redis  #: by a server of its own
 
@@ -118,6 +120,54 @@ async def test_a_redis_that_hangs_ends_a_look_in_time(look, server):
     assert "no answer" in await refused(
         server.url.replace("redis://", "rediss://"), Exit.LATER, *look, COATCHECK_REDIS__TIMEOUT="200ms"
     )
+
+
+async def test_what_is_no_redis_is_told_as_that(server):
+    """A port off by one is another service's."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()  # until whoever asked has gone
+        writer.close()
+
+    async with await asyncio.start_server(greet, HOST, 0) as http:
+        port = http.sockets[0].getsockname()[1]
+        for look in LOOKS:
+            assert "no Redis" in await refused(f"redis://{HOST}:{port}/0", Exit.LATER, *look)
+
+
+async def test_watching_goes_on_while_redis_is_away(tmp_path):
+    """That is when people watch; what they see is which moment it came back."""
+    with running_redis() as server:
+        process = Process({"COATCHECK_REDIS__URL": server.url}, "inspect", "--watch")
+        try:
+            await eventually(lambda: "No queue was found" in process.log, 60, "it has looked")
+            server.stop()
+            await eventually(lambda: "nothing listens there" in process.log, 60, "it has missed Redis")
+            seen = process.log.count("No queue was found")
+            server.start()
+            await eventually(lambda: process.log.count("No queue was found") > seen, 60, "it has looked again")
+            assert await process.stopped(signal.SIGINT) == Exit.INTERRUPTED
+            assert "Traceback" not in process.log
+        finally:
+            process.child.close()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("look", [*LOOKS[:2], ("inspect", "q"), ("inspect", "--problems")], ids=" ".join)
+async def test_an_encoding_that_lacks_a_character_ends_no_look(server, look, encoding):
+    """A container's locale is often C, and a box's line or an arrow none of its characters."""
+    async with client_of(server.url) as admin:
+        await admin.zadd("coatcheck:{q}:delayed", {"\u2192 nobody": 1})
+        await admin.zadd(
+            "schedule", {json.dumps({"class": "A", "args": ["x" * 20_000], "jid": n}): n for n in range(9)}
+        )
+        process = Process({"COATCHECK_REDIS__URL": server.url, "PYTHONIOENCODING": encoding}, *look)
+        try:
+            assert await process.ended() == Exit.DONE, process.log
+        finally:
+            process.child.close()
+            await admin.flushall()
 
 
 async def test_a_socket_is_a_place_like_any_other(tmp_path):

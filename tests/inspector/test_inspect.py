@@ -91,6 +91,14 @@ async def test_a_job_is_told_with_its_payload_as_far_as_wanted(run, rig):
     assert "json, 13 bytes" in text
 
 
+async def test_a_payload_s_lines_cannot_pass_for_the_inspector_s(run, rig):
+    """A carriage return would write over what stands there; both are in anybody's hands who may enqueue."""
+    job = str(await rig.inline(b"ok\r\nstate  ready\rstate  dead", due_ms=rig.now_ms + HOUR_MS))
+    text = (await run(QUEUE, job)).stdout
+    assert "\r" not in text
+    assert "\n  ok\n  state  ready\\rstate  dead\n" in text
+
+
 async def test_problems_come_with_what_they_mean(run, inspected, rig):
     await rig.offloaded(due_ms=rig.now_ms - HOUR_MS)
     await inspected.redis.set("coatcheck:{broken}:dead", "x")
