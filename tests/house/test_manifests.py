@@ -1,6 +1,8 @@
 """ops/compose.yaml and ops/kubernetes/ name settings, ports, paths and limits that live elsewhere."""
 
+import json
 import re
+import runpy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +11,7 @@ import yaml
 
 from service.configuration.report import table
 from service.settings import HttpSettings, load
+from service.worker import Worker
 from tests.house.test_layout import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "ops" / "compose.yaml").read_text())
@@ -17,9 +20,11 @@ OBJECTS = [
     for path in sorted((ROOT / "ops" / "kubernetes").glob("*.yaml"))
     for each in yaml.safe_load_all(path.read_text())
 ]
-ROLES = ("api", "dispatcher")
-#: Answers under way get 5 s after the dispatcher's grace (service/serving.py); then the process still has to close.
-AFTER_GRACE_S = 5
+SERVING = ("api", "dispatcher")
+ROLES = (*SERVING, "worker")
+#: Answers under way get 5 s after the dispatcher's grace (service/serving.py); then the process still has to close. A
+#: worker waits for those whom it cancels and tells Redis what became of the last jobs, too (service/worker/shift.py).
+AFTER_GRACE_S = {"api": 5, "dispatcher": 5, "worker": 15}
 
 
 def deployment(role: str) -> dict[str, Any]:
@@ -60,16 +65,37 @@ def test_every_setting_that_is_named_is_one_and_has_a_value_that_can_be():
 def test_there_is_time_to_stop(role):
     """Killed earlier, a dispatcher leaves its jobs to their leases: a minute late each."""
     for environment in environments():
-        needed_s = load(environment).dispatcher.grace_s + AFTER_GRACE_S
+        settings = load(environment)
+        grace_s = settings.worker.grace_s if role == "worker" else settings.dispatcher.grace_s
+        needed_s = grace_s + AFTER_GRACE_S[role]
         assert int(COMPOSE["services"][role]["stop_grace_period"].removesuffix("s")) > needed_s
         waits_s = int(container(role).get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", [0])[-1])
         assert pod(role)["terminationGracePeriodSeconds"] > needed_s + waits_s
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", SERVING)
 def test_each_role_is_started_as_itself(role):
     assert COMPOSE["services"][role]["command"] == ["serve", "--role", role]
     assert container(role)["args"] == ["serve", "--role", role]
+
+
+def test_a_worker_is_started_with_the_handlers_that_are_there():
+    """Both examples, and the image that one of them is started from, name the same module; it is the one beside it."""
+    image = (ROOT / "ops" / "worker" / "Dockerfile").read_text()
+    built = json.loads(re.search(r"(?m)^CMD (.*)$", image)[1])
+    assert re.search(r"(?m)^FROM coatcheck$", image)
+    assert COMPOSE["services"]["worker"]["volumes"] == ["./worker:/app:ro"]
+    for command in (COMPOSE["services"]["worker"]["command"], container("worker")["args"], built):
+        assert command[0] == "worker"
+        module, _, name = command[1].partition(":")
+        found = runpy.run_path(str(ROOT / "ops" / "worker" / f"{module}.py"))[name]
+        assert isinstance(found, Worker)
+        assert set(command[2::2]) == {"--queue"}
+        assert all(re.fullmatch(r"[a-z]+(=\d)?", each) for each in command[3::2])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_deployment_finds_its_own_pods(role):
     assert (
         deployment(role)["selector"]["matchLabels"].items()
         <= deployment(role)["template"]["metadata"]["labels"].items()
@@ -126,4 +152,4 @@ def test_images_have_a_version():
     moto = re.search(r"(?m)^moto==(\S+)", (ROOT / "ops" / "constraints.txt").read_text())
     version = re.search(r'(?m)^version = "(.*)"$', (ROOT / "pyproject.toml").read_text())
     assert f"motoserver/moto:{moto[1]}" in images
-    assert {container(role)["image"] for role in ROLES} == {f"coatcheck:{version[1]}"}
+    assert {container(role)["image"] for role in SERVING} == {f"coatcheck:{version[1]}"}
