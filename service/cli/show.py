@@ -4,8 +4,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_FOLDED: Final = 16  #: characters: longer cells of a table may be folded to that, and are read all the same
+_PADDING: Final = 3  #: of each column
 _WIDE: Final = 10_000  #: characters: what reads from a pipe wants each row on one line
 
 
@@ -18,30 +24,33 @@ def fields(values: Mapping[str, Any], *, machine: bool) -> None:
     """One thing."""
     if machine:
         as_json(values)
-        return
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in values.items():
-        grid.add_row(name.replace("_", " "), _cell(value))
-    _print(grid)
+    else:
+        _record({name: _cell(value) for name, value in values.items()}, _console())
 
 
 def table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Many things, for people. A column is a name in the rows; numbers stand at the right."""
+    """Many things, for people. A column is a name in the rows; numbers stand at the right.
+
+    Where a terminal is too narrow for that, one thing below another.
+    """
     from rich import box
     from rich.table import Table
 
-    every = list(rows)
+    every, console = list(rows), _console()
+    cells = [{name: _cell(row.get(name)) for name in columns} for row in every]
+    widths = [max(len(name), *(row[name].cell_len for row in cells), 0) for name in columns]
+    if sum(min(width, _FOLDED) + _PADDING for width in widths) > console.width:
+        for record in cells:
+            _record({name: cell for name, cell in record.items() if cell}, console)
+            console.print()
+        return
     shown = Table(box=box.SIMPLE_HEAD)
     for name in columns:
         number = any(isinstance(row.get(name), int) and not isinstance(row.get(name), bool) for row in every)
         shown.add_column(name.replace("_", " "), justify="right" if number else "left", overflow="fold")
-    for row in every:
-        shown.add_row(*(_cell(row.get(name)) for name in columns))
-    _print(shown)
+    for record in cells:
+        shown.add_row(*record.values())
+    console.print(shown)
 
 
 def line(text: str) -> None:
@@ -88,13 +97,24 @@ def progress(
         yield lambda more: bar.advance(task, more)
 
 
-def _print(renderable: Any) -> None:
+def _record(cells: "Mapping[str, Text]", console: "Console") -> None:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, cell in cells.items():
+        grid.add_row(name.replace("_", " "), cell)
+    console.print(grid)
+
+
+def _console() -> "Console":
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else _WIDE, markup=False, highlight=False).print(renderable)
+    return Console(width=None if sys.stdout.isatty() else _WIDE, markup=False, highlight=False)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any) -> "Text":
     """As text that is not read as markup: names are other people's."""
     from rich.text import Text
 

@@ -1,8 +1,10 @@
 """What inspect and advise say when Redis does not let them look: which Redis it was, why, and no secret."""
 
 import asyncio
+import io
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service.child import HOST
-from service.cli import app
+from service.cli import app, show
 from service.cli.exits import Exit
 from service.embedded import RedisServer
 from tests.kit.processes import Process
@@ -168,6 +170,25 @@ async def test_an_encoding_that_lacks_a_character_ends_no_look(server, look, enc
         finally:
             process.child.close()
             await admin.flushall()
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+async def test_no_terminal_is_too_narrow_to_see_everything(columns, monkeypatch):
+    """A column of one letter a line is read by nobody: one thing below another is."""
+    written = io.StringIO()
+    written.isatty = lambda: True  # type: ignore[method-assign]  # as a terminal would say
+    monkeypatch.setattr("sys.stdout", written)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = {"queue": "mail", "future": 12_345, "oldest_due": "2026-11-30 10:00:00.250 +0100 (2 d 4 h ago)"}
+    more = {f"state{n}": n for n in range(8)}
+    show.table([*row, *more], [row | more, row | more])
+    text = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
+    assert max(map(len, text.splitlines())) <= int(columns)
+    for expected in ("mail", "12,345", "2026-11-30", "state7"):
+        assert expected in text
+    assert ("oldest due  2026" in text) == (columns != "200")
 
 
 async def test_a_socket_is_a_place_like_any_other(tmp_path):
