@@ -3,12 +3,14 @@
 import json
 import traceback
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Final
 
 #: Of what is kept beside a dead job: enough to find the fault, and little beside the payload.
 _ERROR_CHARACTERS: Final = 1_000
 _TRACEBACK_CHARACTERS: Final = 8_000
 _FRAMES: Final = 30  #: the innermost
+_CALLER: Final = "service.worker.handling"  #: whose frames, and those above, are the same for every handler
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ def record_of(reason: str, error: str | BaseException, *, attempts: int, at_ms: 
     told: dict[str, Any] = {"reason": reason, "attempts": attempts, "expiries": 0, "at": at_ms}
     if isinstance(error, BaseException):
         told["error"] = f"{type(error).__name__}: {_text(error)}"[:_ERROR_CHARACTERS]
-        told["traceback"] = "".join(traceback.format_exception(error, limit=-_FRAMES))[-_TRACEBACK_CHARACTERS:]
+        lines = traceback.format_exception(type(error), error, _theirs(error.__traceback__), limit=-_FRAMES)
+        told["traceback"] = "".join(lines)[-_TRACEBACK_CHARACTERS:]
     else:
         told["error"] = error[:_ERROR_CHARACTERS]
     return json.dumps(told | more)
@@ -61,6 +64,16 @@ def place_of(error: BaseException) -> str:
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     return f"{last.tb_frame.f_globals.get('__name__', '?')}:{last.tb_lineno}" if last is not None else "?"
+
+
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    """From the handler's frame on, where people look first; all of it where no handler is."""
+    frame, theirs = trace, trace
+    while frame is not None:
+        if frame.tb_frame.f_globals.get("__name__") == _CALLER:
+            theirs = frame.tb_next
+        frame = frame.tb_next
+    return trace if theirs is None else theirs
 
 
 def _text(error: BaseException) -> str:

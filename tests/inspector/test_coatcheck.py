@@ -305,6 +305,18 @@ async def test_a_queue_that_dispatchers_will_not_look_at_is_told(inspected, rig)
     assert set(await found(inspected)) == {"index-wrong"}
 
 
+async def test_a_traceback_is_told_as_it_is(inspected, rig):
+    """Cut to a cell's width it would end above the line that failed."""
+    job = await rig.dead(due_ms=rig.now_ms - 1)
+    trace = "Traceback (most recent call last):\n" + "  File …\n" * 100 + "ValueError: no\n"
+    record = json.dumps({"reason": "attempts_exhausted", "error": "ValueError: no", "traceback": trace})
+    await inspected.redis.hset(rig.keys.queue(QUEUE).trouble, job.uuid, record)
+    shown = await told(inspected, job)
+    assert shown.payloads["traceback"].shown == trace
+    assert "traceback" not in shown.record
+    assert shown.record["error"] == "ValueError: no"
+
+
 async def test_a_broken_record_is_told_and_hides_no_job(inspected, rig):
     job = await rig.dead(due_ms=rig.now_ms - 1)
     await inspected.redis.hset(rig.keys.queue(QUEUE).trouble, job.uuid, b'{"attempts": \xff')

@@ -5,6 +5,7 @@ import json
 import threading
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -242,6 +243,27 @@ async def test_an_error_and_its_traceback_are_kept_up_to_a_size(shop: Workshop) 
         (record,) = await shop.dead()
     assert len(record["error"]) == 1_000
     assert 1_000 < len(record["traceback"]) <= 8_000
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_traceback_begins_with_the_handler(shop: Workshop, kind: str) -> None:
+    """What called it is always the same, and of no help."""
+    worker = Worker()
+
+    async def awaited() -> None:
+        raise ValueError("no")
+
+    def called() -> None:
+        raise ValueError("no")
+
+    worker.task("broken")(awaited if kind == "async" else called)
+    async with shop.at_work(worker):
+        await shop.push(QUEUE, envelope("broken", max_retries=0))
+        (record,) = await shop.dead()
+    first, frame, *_, last = record["traceback"].splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert Path(__file__).name in frame
+    assert last == "ValueError: no"
 
 
 async def test_a_type_without_a_handler_is_dead_at_once(shop: Workshop, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,8 @@ from service.keys import QueueKeys
 _PAGES: Final = 10  #: of PAGE members at each end of each set, where a uuid is sought
 _UUID: Final = 36
 _FIELDS: Final = 50  #: of a record that are shown; ours have five
+_TRACEBACK: Final = "traceback"  #: of a record of a worker's; shown apart, for a line would cut it above what matters
+_TRACEBACK_BYTES: Final = 8192  #: all that workers keep
 
 
 async def job_detail(look: Look, of: QueueKeys, queue: str, id_: str) -> JobDetail | None:
@@ -41,7 +43,7 @@ async def job_detail(look: Look, of: QueueKeys, queue: str, id_: str) -> JobDeta
         record=_record(member, sight),
         agrees=not found.problems if sight.places else None,
         times=_times(member, sight),
-        payloads={} if payload is None else {"payload": payload},
+        payloads=({} if payload is None else {"payload": payload}) | _traceback(look, sight),
         problems=problems,
     )
 
@@ -118,13 +120,20 @@ async def _payload(look: Look, of: QueueKeys, member: Member, sight: Sight, foun
     return None if body is None else rendered(body, look.max_bytes)
 
 
+def _traceback(look: Look, sight: Sight) -> dict[str, Payload]:
+    told = str((record_of(sight.trouble) or {}).get(_TRACEBACK, ""))
+    data = told.encode("utf-8", "backslashreplace")
+    return {_TRACEBACK: rendered(data, max(_TRACEBACK_BYTES, look.max_bytes))} if data else {}
+
+
 def _record(member: Member, sight: Sight) -> dict[str, Fact]:
     told: dict[str, Fact] = {}
     if member.reference:
         told |= {"backend": member.reference.backend, "queue_in_reference": member.reference.queue}
     trouble = record_of(sight.trouble)
     if trouble is not None:
-        told |= {text_cut(name, 100): _fact(name, value) for name, value in list(trouble.items())[:_FIELDS]}
+        facts = [(name, value) for name, value in trouble.items() if name != _TRACEBACK]
+        told |= {text_cut(name, 100): _fact(name, value) for name, value in facts[:_FIELDS]}
     elif sight.trouble is not None:
         told["trouble"] = rendered(sight.trouble) if sight.trouble else unread(sight.trouble_bytes)
     if sight.body_bytes is not None:
