@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import indent
-from typing import Any, Final
+from typing import Any
 
 from service.cli import show
 from service.inspector.answers import Entry, Fact, JobDetail, Problem, QueueDetail, QueueSummary, StateDetail, plain
@@ -10,8 +10,6 @@ from service.inspector.causes import CAUSES, cause_of
 from service.inspector.inspector import Found, Overview, QueueProblems
 from service.inspector.payloads import Payload, text_cut
 from service.inspector.times import Moment, local, relative
-
-_NOT_HERE: Final = "no layout that was asked knows it"
 
 
 class Shown:
@@ -38,14 +36,15 @@ class Shown:
         self._incomplete(found)
 
     def queues(self, told: Sequence[QueueDetail], queue: str) -> None:
-        if self._nothing(told, f"no such queue: {text_cut(queue)}"):
+        if self._nothing(told, f"no such queue: {text_cut(queue)}; `coatcheck inspect` lists those that there are"):
             return
         for detail in told:
             self._queue(detail)
 
     def jobs(self, told: Sequence[JobDetail], queue: str, id_: str) -> None:
         """A job that is nowhere was delivered, finished or removed, or never was: Redis does not tell which."""
-        if self._nothing(told, f"no job {text_cut(id_)} in {text_cut(queue)}"):
+        nowhere = "delivered, finished or removed, or it never was there: Redis does not tell which"
+        if self._nothing(told, f"no job {text_cut(id_)} in {text_cut(queue)}; {nowhere}"):
             return
         for job in told:
             self._job(job)
@@ -82,7 +81,7 @@ class Shown:
     def _nothing(self, told: Sequence[Any], what: str) -> bool:
         """Whether that was all. Otherwise, for machines, it is all told."""
         if not told:
-            show.problem({"title": "Not here", "detail": f"{what}; {_NOT_HERE}"}, as_json=self._as_json)
+            show.problem({"title": "Not here", "detail": what}, as_json=self._as_json)
         elif self._as_json:
             show.as_json(plain(list(told)))
         else:

@@ -136,7 +136,8 @@ async def test_what_is_nowhere_is_an_answer(run, rig):
     nobody = str(Reference("s3", QUEUE, rig.now_ms, new_uuid()))
     assert (await told(run, QUEUE, nobody, code=Exit.FAILED))["title"] == "Not here"
     assert (await told(run, "nobody", code=Exit.FAILED))["title"] == "Not here"
-    assert "Not here" in (await run("nobody", code=Exit.FAILED)).stderr
+    assert "no such queue: nobody; `coatcheck inspect` lists" in (await run("nobody", code=Exit.FAILED)).stderr
+    assert "or it never was there" in (await run(QUEUE, nobody, code=Exit.FAILED)).stderr
 
 
 @pytest.mark.parametrize(

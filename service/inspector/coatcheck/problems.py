@@ -76,7 +76,7 @@ class _Examination:
             ]
         )
         paused, ready = replies[6], length(of, replies[7:], self.found)
-        why = "dispatching is paused" if paused else f"the ready queue holds {'?' if ready is None else ready}"
+        why = "dispatching is paused" if paused == 1 else f"the ready queue holds {'?' if ready is None else ready}"
         for at, (key, kind, what) in enumerate(
             (
                 (of.delayed, "due-not-moving", f"jobs due ({why})"),
