@@ -17,7 +17,9 @@ from service.cli.remote import Json, Url, service_at
 app = typer.Typer(help="Jobs that were given up on: payload kept, with the reason.", no_args_is_help=True)
 
 References = Annotated[list[str] | None, typer.Argument(help="These jobs.", show_default=False)]
-Reason = Annotated[str | None, typer.Option(help="All that died of it: payload_missing, …", show_default=False)]
+Reason = Annotated[
+    str | None, typer.Option(help="All that died of it, as `dead list` has it: payload_missing, …", show_default=False)
+]
 All = Annotated[bool, typer.Option("--all", help="All of them.")]
 Most = Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default=False)]
 

@@ -120,6 +120,8 @@ What the queue holds:
   curl {url}/v1/queues/emails
 Consume:
   {redis_cli} BRPOP 'coatcheck:{{emails}}:ready' 0
+Where both are, for .venv/bin/coatcheck (inspect, worker, …) and for Python, in another terminal:
+  export COATCHECK_URL={url} COATCHECK_REDIS__URL={redis_url}
 Metrics, and every call of the API:
   curl {url}/metrics
   {url}/docs

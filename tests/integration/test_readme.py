@@ -61,7 +61,8 @@ BLOCKS = _blocks()
 (READER,) = [block for block in BLOCKS if "r.xreadgroup" in block.text]
 (HANDLERS,) = [block for block in BLOCKS if "@worker.task" in block.text]
 (WORKER,) = [block for block in BLOCKS if "coatcheck worker" in block.text]
-(TASK,) = [block for block in BLOCKS if "enqueue_task" in block.text]
+(TASK,) = [block for block in BLOCKS if block.language == "python" and "enqueue_task" in block.text]
+(POSTED,) = [block for block in BLOCKS if block.language == "sh" and '"task"' in block.text]
 TYPED = [block for block in BLOCKS if block.is_run_here and block not in (DEPLOY, CONSUMER, READER, HANDLERS, WORKER)]
 
 
@@ -190,13 +191,17 @@ async def test_whoever_types_the_readme_from_top_to_bottom_gets_no_error(desk: D
 
 async def test_the_worker_of_the_readme_does_the_task_of_the_readme(desk: Desk) -> None:
     (desk.folder / "tasks.py").write_text(HANDLERS.text)
-    port = {"COATCHECK_HTTP__PORT": str(free_port())}
     command = desk.mapped(WORKER.text).replace(".venv/bin/coatcheck", "exec .venv/bin/coatcheck")
+    command = command.replace("PORT=8081", f"PORT={free_port()}")
     async with deployed(desk):
-        worker = Child(["/bin/bash", "-c", command], cwd=desk.folder, environ={**desk.environ, **port})
+        worker = Child(["/bin/bash", "-c", command], cwd=desk.folder, environ=desk.environ)
         try:
             await desk.typed(TASK)
-            await eventually(lambda: "sent to me@example.org as " in worker.output(2**20), 30, "the task is done")
+            await desk.typed(POSTED)
+            await eventually(
+                lambda: worker.output(2**20).count("sent to me@example.org as ") == 2, 30, "the tasks are done"
+            )
+            assert "sent to me@example.org as welcome-8" in worker.output(2**20)
             os.kill(worker.pid, signal.SIGTERM)
             assert await asyncio.to_thread(worker.wait, 25) == 0, worker.output()
         finally:
