@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from service.catalogue import FAILURE_KINDS
 from service.cli import show
 from service.cli.exits import Exit
 from service.cli.queues import Limit, Queue, State, paged, show_jobs
@@ -101,6 +102,8 @@ def _end(verb: str, queue: str, which: _Which, url: str | None, *, as_json: bool
         else:
             dead = remote.get("queues", queue)["dead"]
             done = _matching(call, which, dead, as_json=as_json)
+    if not done and which.reason is not None and which.reason not in FAILURE_KINDS:
+        show.note(f"{which.reason!r} is no reason; reasons are {', '.join(FAILURE_KINDS)}")
     missing = len(which.references) - done
     if missing > 0:
         show.note(f"{missing} of these were not dead")

@@ -193,6 +193,15 @@ async def test_a_limit_is_kept(desk, run):
     assert await told(run, "dead", "revive", QUEUE, "--all", "--limit", "2") == {"done": 2, "left": 3}
 
 
+async def test_a_reason_that_there_is_not_is_told_with_those_there_are(desk, run):
+    """Nothing died of it, which looks like success."""
+    await bury(desk, 1)
+    result = await run("dead", "revive", QUEUE, "--reason", "failed")
+    assert "'failed' is no reason" in result.stderr
+    assert "attempts_exhausted" in result.stderr
+    assert (await run("dead", "revive", QUEUE, "--reason", "worker_died")).stderr == ""
+
+
 async def test_what_was_not_dead_is_a_failure(desk, run):
     """A script that purges by reference must notice that it named the wrong ones."""
     [reference] = await bury(desk, 1)
