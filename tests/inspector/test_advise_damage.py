@@ -62,7 +62,7 @@ async def test_what_a_registry_or_a_fixed_name_leads_to_is_named_if_it_is_of_ano
     await fill(inspected, layout)
     await inspected.redis.delete(ZSETS[layout])
     await inspected.redis.rpush(ZSETS[layout], SECRET)
-    assert f"{ZSETS[layout]} is no sorted set" in (await told(inspected)).problems
+    assert f"{ZSETS[layout]} is no sorted set, or may not be read" in (await told(inspected)).problems
 
 
 @pytest.mark.parametrize("layout", RECORDS)
