@@ -16,7 +16,7 @@ from storage_backends.reference import MAX_TS_MS, new_uuid
 
 MAX_RETRIES: Final = 8  #: after the first attempt, of tasks for which nothing else is said
 _MAX_COUNT: Final = 2**31 - 1  #: readers in other languages have 32 bits
-_MAX_NAME: Final = 512  #: characters of an id or a type: they are shown and logged
+MAX_NAME: Final = 512  #: characters of an id or a type: they are shown and logged
 
 _IDS: Final = UUID("6f0a1c2b-3d4e-4d57-9e7a-0193f2a47c1e")  #: the name space of ids that are made from keys
 
@@ -79,8 +79,8 @@ def build(
 
     Raises InvalidBody.
     """
-    if not isinstance(type_, str) or not 0 < len(type_) <= _MAX_NAME:
-        raise InvalidBody(f"a task's type is a text of 1 to {_MAX_NAME} characters")
+    if not isinstance(type_, str) or not 0 < len(type_) <= MAX_NAME:
+        raise InvalidBody(f"a task's type is a text of 1 to {MAX_NAME} characters")
     if type(max_retries) is not int or not 0 <= max_retries <= _MAX_COUNT:
         raise InvalidBody("max_retries is not a number of retries")
     told: dict[str, Any] = {"id": new_uuid() if key is None else str(uuid5(_IDS, key))}
@@ -124,8 +124,8 @@ def _after_space(text: str, at: int) -> int:
 
 def _name(told: dict[str, Any], name: str) -> str:
     value = told.get(name)
-    if type(value) is not str or not 0 < len(value) <= _MAX_NAME:
-        raise NotAnEnvelope(f"{name}: missing, or not a text of 1 to {_MAX_NAME} characters")
+    if type(value) is not str or not 0 < len(value) <= MAX_NAME:
+        raise NotAnEnvelope(f"{name}: missing, or not a text of 1 to {MAX_NAME} characters")
     return value
 
 

@@ -7,8 +7,10 @@ import random
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import structlog
 from pydantic import ValidationError
@@ -25,6 +27,8 @@ from service.worker.tasks import Backoff, Context, Discard, Retry, Task
 from service.worker.verdicts import Again, Dead, Over, Verdict, place_of, record_of
 from service.worker.worker import Worker
 from storage_backends.threads import Threads
+
+_ERRORS: Final = 100  #: of a payload, which are told one by one
 
 log = structlog.get_logger(__name__)
 
@@ -121,8 +125,7 @@ class Handling:
         try:
             given = task.arguments(job.envelope.payload, context)
         except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['type']}" for each in error.errors())
-            return self._dead(task.name, job, "invalid_payload", f"not what {task.name!r} takes: {wrong}")
+            return self._dead(task.name, job, "invalid_payload", f"not what {task.name!r} takes: {_wrong(error)}")
         except Exception as error:  # noqa: BLE001  a validator of the application's may raise anything
             return self._dead(
                 task.name, job, "invalid_payload", f"not what {task.name!r} takes: {type(error).__name__}"
@@ -138,38 +141,37 @@ class Handling:
         """What the handler raised."""
         try:
             if task.timeout_s is None:
-                await self._work(task, given, slot)
-            else:
-                async with asyncio.timeout(task.timeout_s):
-                    await self._work(task, given, slot)
+                return await self._work(task, given, slot)
+            async with asyncio.timeout(task.timeout_s):
+                return await self._work(task, given, slot)
         except asyncio.CancelledError as error:
             current = asyncio.current_task()
             if current is None or current.cancelling():
                 raise
             return error  # it cancelled itself, or something in it
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # noqa: BLE001  a handler may raise anything; the verdict is its handling
             return error
-        return None
 
-    def _work(self, task: Task, given: dict[str, Any], slot: Slot) -> Awaitable[Any]:
-        return task.handler(**given) if task.is_async else self._in_thread(task, given, slot)
+    def _work(self, task: Task, given: dict[str, Any], slot: Slot) -> Awaitable[BaseException | None]:
+        """A coroutine has a task of its own: what it does to that, and to its context variables, ends with the job."""
+        if task.is_async:
+            return asyncio.create_task(_awaited(task, given), name=task.name)
+        return self._in_thread(task, given, slot)
 
-    async def _in_thread(self, task: Task, given: dict[str, Any], slot: Slot) -> None:
+    async def _in_thread(self, task: Task, given: dict[str, Any], slot: Slot) -> BaseException | None:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
         ended = threading.Event()
 
-        def told(_: Future[None]) -> None:
+        def told(_: Future[Any]) -> None:
             ended.set()
             with contextlib.suppress(RuntimeError):  # the loop has ended before the thread
                 loop.call_soon_threadsafe(_set, over)
 
         try:
-            await self._threads.run(lambda: _called(task, given), abandoned=told)
+            return await self._threads.run(partial(copy_context().run, _called, task, given), abandoned=told)
         except BaseException:
-            if not ended.is_set():  # else the handler raised it, and the thread is free
+            if not ended.is_set():  # else no thread had begun
                 slot.thread_over = over
             raise
 
@@ -214,11 +216,38 @@ def _set(over: asyncio.Future[None]) -> None:
         over.set_result(None)
 
 
-def _called(task: Task, given: dict[str, Any]) -> None:
+def _called(task: Task, given: dict[str, Any]) -> BaseException | None:
+    """What the handler raised: no future can hold a StopIteration, and of others the thread would think its own."""
     try:
-        answer = task.handler(**given)
-    except StopIteration as error:  # which no future can hold
-        raise RuntimeError("the handler raised StopIteration") from error
+        return _unrun(task.handler(**given))
+    except BaseException as error:  # noqa: BLE001  as in Handling._call
+        return error
+
+
+async def _awaited(task: Task, given: dict[str, Any]) -> BaseException | None:
+    """Likewise: a task that raises SystemExit or KeyboardInterrupt ends the event loop, and all other jobs with it."""
+    try:
+        return _unrun(await task.handler(**given))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001  as in Handling._call
+        return error
+
+
+def _wrong(error: ValidationError) -> str:
+    """Where, and of what kind: nothing of the payload. Each of millions as a dict would take gigabytes, and seconds."""
+    if error.error_count() > _ERRORS:
+        return f"in {error.error_count():,} places"
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['type']}" for each in error.errors())
+
+
+def _unrun(answer: Any) -> TypeError | None:
+    """Of a coroutine or a generator nobody has run the body: taken for done, the job would be lost in silence."""
+    if answer is None:
+        return None
     if inspect.iscoroutine(answer):
         answer.close()
-        raise TypeError("the handler returned a coroutine: define it with async def")
+        return TypeError("the handler returned a coroutine: define it with async def, or await it")
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        return TypeError("the handler returned a generator, which nobody iterates over")
+    return None

@@ -29,6 +29,8 @@ class Context:
 class Retry(Exception):
     """Raised by a handler: not now, try again. Counts as an attempt; `after` takes the place of the backoff."""
 
+    after_ms: int | None = None  #: also of a subclass that calls no __init__ of this one
+
     def __init__(self, reason: str = "", *, after: Duration | None = None) -> None:
         super().__init__(reason)
         self.after_ms = None if after is None else milliseconds(after)
@@ -84,6 +86,8 @@ def task_of(
     raw: bool = False,
 ) -> Task:
     """A task from a handler. `raw`: its payload is bytes. Raises TypeError for a handler that cannot be called so."""
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise TypeError(f"{name}: a handler with a yield is a generator, which nobody iterates over")
     context_name, payload_name, hint = _parameters(handler, name)
     if raw and hint not in (bytes, Any):
         raise TypeError(f"{name}: what is no envelope is handed over as bytes")

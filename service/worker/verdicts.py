@@ -51,8 +51,7 @@ def record_of(reason: str, error: str | BaseException, *, attempts: int, at_ms: 
     told: dict[str, Any] = {"reason": reason, "attempts": attempts, "expiries": 0, "at": at_ms}
     if isinstance(error, BaseException):
         told["error"] = f"{type(error).__name__}: {_text(error)}"[:_ERROR_CHARACTERS]
-        lines = traceback.format_exception(type(error), error, _theirs(error.__traceback__), limit=-_FRAMES)
-        told["traceback"] = "".join(lines)[-_TRACEBACK_CHARACTERS:]
+        told["traceback"] = _trace(error)[-_TRACEBACK_CHARACTERS:]
     else:
         told["error"] = error[:_ERROR_CHARACTERS]
     return json.dumps(told | more)
@@ -76,8 +75,17 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
     return trace if theirs is None else theirs
 
 
+def _trace(error: BaseException) -> str:
+    """Its parts may be anything, and stand where Python expects its own: the text of a SyntaxError, or notes."""
+    theirs = _theirs(error.__traceback__)
+    try:
+        return "".join(traceback.format_exception(type(error), error, theirs, limit=-_FRAMES))
+    except Exception:  # noqa: BLE001  then where it was raised is all that there is to keep
+        return "".join(traceback.format_tb(theirs, limit=-_FRAMES))
+
+
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failed:  # noqa: BLE001  somebody's __str__; it must not keep the job from being settled
+    except BaseException as failed:  # noqa: BLE001  somebody's __str__; it must not keep the job from being settled
         return f"(no text: {type(failed).__name__})"

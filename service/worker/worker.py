@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from service.envelope import MAX_NAME
 from service.worker.tasks import Duration, Handler, Task, task_of
+from storage_backends.reference import check_queue
 
 H = TypeVar("H", bound=Handler)
 
@@ -39,6 +41,8 @@ class Worker:
         `backoff`: the shortest and the longest pause before a retry, in place of the settings'.
         """
 
+        _check_type(type_)
+
         def register(handler: H) -> H:
             if type_ in self._tasks:
                 raise ValueError(f"two handlers for {type_!r}")
@@ -60,6 +64,7 @@ class Worker:
         Such a payload has no id: its context's is the payload's SHA-1, and equal payloads share it, their count of
         attempts and a `once`.
         """
+        check_queue(queue)
 
         def register(handler: H) -> H:
             if queue in self._raw:
@@ -80,3 +85,11 @@ class Worker:
 
     def find_raw(self, queue: str) -> Task | None:
         return self._raw.get(queue)
+
+
+def _check_type(type_: str) -> None:
+    """One that an envelope can have, and a metric's label."""
+    if not isinstance(type_, str):
+        raise TypeError('a task has a type: @worker.task("send_email")')
+    if not 0 < len(type_) <= MAX_NAME or type_ != type_.encode(errors="replace").decode():
+        raise ValueError(f"a task's type is a text of 1 to {MAX_NAME} characters, and none of them a lone surrogate")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -110,3 +111,33 @@ def test_a_handler_that_could_never_be_called_is_refused_when_it_is_registered()
 
     with pytest.raises(TypeError, match="bytes"):
         worker.raw("legacy")(typed)
+
+
+@pytest.mark.parametrize("type_", ["", "x" * 513, "\ud800"])
+def test_a_type_that_no_envelope_could_have_is_refused_when_it_is_registered(type_: str) -> None:
+    """A lone surrogate could be in one; but it is no label of a metric, and would spoil all the others' page."""
+    with pytest.raises(ValueError, match="a text of 1 to 512 characters"):
+        Worker().task(type_)
+
+
+def test_a_task_without_its_parentheses_is_refused() -> None:
+    """Nothing would be registered, and the handler's name would be that of a decorator."""
+    with pytest.raises(TypeError, match="a task has a type"):
+
+        @Worker().task  # type: ignore[arg-type]  # as people forget
+        def send_email() -> None: ...
+
+    with pytest.raises(ValueError, match="not a queue name"):
+        Worker().raw("no queue")
+
+
+def test_a_generator_is_refused_when_it_is_registered() -> None:
+    def sends() -> Iterator[None]:
+        yield
+
+    async def sends_async() -> AsyncIterator[None]:
+        yield
+
+    for handler in (sends, sends_async):
+        with pytest.raises(TypeError, match="yield"):
+            Worker().task("send")(handler)
