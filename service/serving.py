@@ -62,6 +62,8 @@ async def serve(
             timeout_graceful_shutdown=min(_HTTP_GRACE_S, int(service.settings.dispatcher.grace_s) + 1),
         )
     )
+    host, port = listener.getsockname()[:2]
+    log.info("listening", host=host, port=port)  # port 0 took one that nobody knows yet
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     work = asyncio.create_task(_work(service, meanwhile), name="work")
     stopped = asyncio.create_task(_signalled(), name="signals")

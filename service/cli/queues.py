@@ -33,7 +33,10 @@ def queues(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """How many jobs queues hold, by state."""
+    """How many jobs queues hold, by state.
+
+    Without a name, of those that the service has work with; `inspect` also has those whose jobs are all ready or in hand.
+    """
     with service_at(url, as_json=as_json) as remote:
         if queue is not None:
             show.fields(remote.get("queues", queue), machine=as_json)

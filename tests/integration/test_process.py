@@ -1,6 +1,7 @@
 """The life of a process: how it starts, how it does not, how it ends. By what the shell sees: exit codes and stderr."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -227,6 +228,15 @@ async def test_a_signal_ends_it_also_while_it_waits_for_redis(site: Site) -> Non
     with running(site.environ(redis_url=f"redis://{HOST}:{free_port()}/0")) as process:
         await process.answers("/healthz")
         assert await process.stopped(signal.SIGTERM, within_s=10) == 0, process.log
+
+
+async def test_a_port_that_it_took_itself_is_in_its_log(site: Site) -> None:
+    """Several workers of one machine each take a free one; who scrapes them reads here which."""
+    with running(site.environ(HTTP__PORT="0")) as process:
+        await eventually(lambda: '"event": "listening"' in process.log, 20, "it listens")
+        (told,) = [line for line in process.log.splitlines() if '"event": "listening"' in line]
+        async with httpx.AsyncClient() as http:
+            assert (await http.get(f"http://{HOST}:{json.loads(told)['port']}/healthz")).status_code == 200
 
 
 # ---- `coatcheck dev` -------------------------------------------------------------------------------------------------
