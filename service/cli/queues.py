@@ -35,7 +35,7 @@ def queues(
 ) -> None:
     """How many jobs queues hold, by state.
 
-    Without a name, of those that the service has work with; `inspect` also has those whose jobs are all ready or in hand.
+    Without a name, of those that the service has work with; `inspect` has those whose jobs are all ready, too.
     """
     with service_at(url, as_json=as_json) as remote:
         if queue is not None:
