@@ -8,10 +8,10 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from service.advisor.delayed import DelayedSet, Layout
-from service.inspector.reading import PAGE, OverBudget, ReadOnly
+from service.inspector.reading import SCANNED, OverBudget, ReadOnly
 from service.members import text_of
 
-SCANS: Final = 2000  #: calls of SCAN, a thousand keys each and about 0.3 ms of Redis
+SCANS: Final = 4000  #: calls of SCAN, each about 0.15 ms of Redis: some 2,000,000 keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ async def _owner(reader: ReadOnly, layouts: Mapping[str, Layout], key: str) -> t
 async def _sorted_sets(reader: ReadOnly, layouts: Mapping[str, Layout], scans: int) -> tuple[list[str], bool]:
     cursor, found = 0, list[str]()
     for _ in range(scans):
-        (reply,) = await reader.send([("SCAN", cursor, "COUNT", PAGE, "TYPE", "zset")], raising=True)
+        (reply,) = await reader.send([("SCAN", cursor, "COUNT", SCANNED, "TYPE", "zset")], raising=True)
         cursor = int(reply[0])
         found += _known(layouts, map(text_of, reply[1]))
         if cursor == 0:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.inspector.layout import Layout
-from service.inspector.reading import PAGE, Budget, ReadOnly
+from service.inspector.reading import SCANNED, Budget, ReadOnly
 from service.members import text_of
 
 KEYS: Final = 100_000  #: keys looked at unless told to look at all: 100 ms
@@ -31,7 +31,7 @@ class Survey:
 
 def budget(keys: int | None) -> Budget:
     """Enough for a survey of so many keys."""
-    return Budget(commands=10 + 2 * (keys or 10**12) // PAGE, reply_bytes=2**28 if keys else 2**50)
+    return Budget(commands=10 + 2 * (keys or 10**12) // SCANNED, reply_bytes=2**28 if keys else 2**50)
 
 
 async def survey(reader: ReadOnly, layouts: Mapping[str, Layout], keys: int | None = KEYS) -> Survey:
@@ -39,7 +39,7 @@ async def survey(reader: ReadOnly, layouts: Mapping[str, Layout], keys: int | No
     hints: dict[str, set[str]] = {name: set() for name in layouts}
     cursor, looked, whole = b"0", 0, False
     while keys is None or looked < keys:
-        cursor, names = await reader.ask("SCAN", cursor, "COUNT", PAGE)
+        cursor, names = await reader.ask("SCAN", cursor, "COUNT", SCANNED)
         looked += len(names)
         for key in map(text_of, names):
             for name, layout in layouts.items():

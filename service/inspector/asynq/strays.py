@@ -9,10 +9,10 @@ from service.inspector.asynq.tasks import Stand, group_of, stands
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
 from service.inspector.payloads import text_cut
-from service.inspector.reading import PAGE
+from service.inspector.reading import SCANNED
 from service.members import text_of
 
-_PAGES: Final = 20  #: of the keyspace: 20 ms of Redis, in as many pieces
+_PAGES: Final = 40  #: of the keyspace: 20 ms of Redis, in as many pieces
 _HASHES: Final = 60  #: read and compared
 _SOUGHT: Final = 20  #: of them sought everywhere, also through lists
 _SPECIAL: Final = str.maketrans({char: f"\\{char}" for char in "*?[]\\^"})
@@ -33,9 +33,10 @@ async def strays(look: Look, keys: QueueKeys, found: Findings) -> None:
 async def _some(look: Look, keys: QueueKeys) -> tuple[list[str], bool]:
     """Ids of hashes, and whether these are all."""
     prefix = keys.task("")
+    pattern = prefix.translate(_SPECIAL) + "*"
     ids, cursor = list[str](), b"0"
     for _ in range(_PAGES):
-        cursor, names = await look.reader.ask("SCAN", cursor, "MATCH", prefix.translate(_SPECIAL) + "*", "COUNT", PAGE)
+        cursor, names = await look.reader.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
         ids += [text_of(name).removeprefix(prefix) for name in names]
         if len(ids) > _HASHES or cursor == b"0":
             break

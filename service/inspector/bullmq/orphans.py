@@ -11,13 +11,12 @@ from service.inspector.bullmq.job import whereabouts
 from service.inspector.bullmq.keys import QueueKeys
 from service.inspector.findings import Findings
 from service.inspector.layout import Look
-from service.inspector.reading import PAGE, ReadOnly
+from service.inspector.reading import PAGE, SCANNED, ReadOnly
 from service.inspector.structures import Structure
 from service.inspector.weighing import afford
 from service.members import text_of
 
 _SCANS: Final = 40
-_SCANNED: Final = 500  #: keys a SCAN, which among millions of keys takes longer than other pages
 _LIST_PAGES: Final = 10  #: of one list, from each end
 _SUSPECTS: Final = 100  #: whose records are looked at
 _CONFIRMED: Final = 20  #: of these, looked at once more
@@ -50,11 +49,11 @@ async def _names(reader: ReadOnly, keys: QueueKeys) -> tuple[list[str], int, boo
     pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", keys.of("")) + "*"
     names, cursor = list[str](), b"0"
     for _ in range(_SCANS):
-        cursor, page = await reader.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED, "TYPE", "hash")
+        cursor, page = await reader.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED, "TYPE", "hash")
         names += map(text_of, page)
         if int(cursor) == 0:
             return names, int(await reader.ask("DBSIZE")), True
-    return names, _SCANS * _SCANNED, False
+    return names, _SCANS * SCANNED, False
 
 
 async def _unheld(reader: ReadOnly, keys: QueueKeys, ids: Sequence[str], found: Findings) -> list[str]:

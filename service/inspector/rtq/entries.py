@@ -8,7 +8,7 @@ from typing import Final
 from service.inspector.answers import Unsought
 from service.inspector.findings import Findings
 from service.inspector.payloads import text_cut
-from service.inspector.reading import PAGE, Command, OverBudget, ReadOnly
+from service.inspector.reading import PAGE, SCANNED, Command, OverBudget, ReadOnly
 from service.inspector.rtq.envelope import Envelope, NotAnEnvelope, decode
 from service.inspector.rtq.keys import RtqKeys
 from service.inspector.structures import Structure
@@ -18,7 +18,7 @@ from service.members import text_of
 
 SWEEP_BYTES: Final = 2**21  #: of entries read from one structure at most
 SWEEP_PAGES: Final = 10  #: from each end
-_SCANS: Final = 20  #: pages of the keyspace, for in-flight lists
+_SCANS: Final = 40  #: pages of the keyspace, for in-flight lists
 _WORKERS: Final = 50  #: whose lists are looked at
 _SHARED: Final = 500  #: entries of each end of a shared list that are looked at to tell whose they are
 _special = str.maketrans({char: f"\\{char}" for char in "*?[]\\^"})
@@ -93,7 +93,7 @@ async def workers(reader: ReadOnly, keys: RtqKeys, found: Findings) -> tuple[lis
     pattern = keys.in_flight("").key.translate(_special) + "*"
     names, cursor = set[str](), b"0"
     for _ in range(_SCANS):
-        cursor, some = await reader.ask("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE)
+        cursor, some = await reader.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
         names |= {text_of(key) for key in some}
         if cursor == b"0" or len(names) > _WORKERS:
             break
