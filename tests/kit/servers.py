@@ -41,9 +41,11 @@ def binary() -> str:
 def redis_server(directory: Path, **options: object) -> RedisServer:
     """A server that is not started yet. Options as in redis.conf: `maxmemory="20mb"`, `appendonly=True`.
 
-    No persistence unless asked for; `DEBUG` is allowed from loopback, so that tests can hang it (`DEBUG SLEEP`).
+    No persistence unless asked for; `DEBUG` is allowed from loopback, so that tests can hang it (`DEBUG SLEEP`); a
+    replica is served at once, not after some seconds in which others might come.
     """
-    texts = {"enable-debug-command": "local", **{name.replace("_", "-"): _text(it) for name, it in options.items()}}
+    usual = {"enable-debug-command": "local", "repl-diskless-sync-delay": "0"}
+    texts = {**usual, **{name.replace("_", "-"): _text(it) for name, it in options.items()}}
     return RedisServer(binary(), texts, directory=directory)
 
 
