@@ -148,7 +148,7 @@ class Crew:
 
     def refill(self) -> None:
         """Asks lanes for as many jobs as there is room for, by their weights."""
-        if self._stopping:
+        if self._stopping or not self._hands:  # before the start the first that has begun would have all of it
             return
         in_sight, ahead = self._held + self._asked, self._ahead()
         room = self._concurrency - in_sight

@@ -62,10 +62,11 @@ class Lane:
         self._outgoing = Outgoing()
         self._number = 0
         self._granted = 0
+        self._asked = 0  # of what was granted, in a turn under way
         self._asleep = False  # there was nothing, and whoever listens will hear when there is
         self._rests_until_s = 0.0
         self._doubtful = False  # Redis may know of jobs in our hands that we do not know of
-        self._lost = False
+        self._lost = True  # until it has begun
         self._stopping = False
         self._watched_until_s = 0.0
         self._suspects = 0
@@ -254,7 +255,7 @@ class Lane:
             self._alarm.cancel()
             self._alarm = None
         finished = self._outgoing.take(self._outgoing.finished)
-        count, self._granted = self._granted, 0
+        count, self._asked, self._granted = self._granted, self._granted, 0
         number, suspect = self._next(), self._held.suspect is None and self._suspects > 0
         request = partial(self.source.turn, number, finished, count, suspect=suspect)
         await self._ask(request, lambda turn: self._took(turn, finished, count))
@@ -277,7 +278,8 @@ class Lane:
         if turn.status == "ok" and count and len(turn.entries) < count and not turn.left:
             self._asleep = True
             self.wake_listener()
-        self.crew.received(self, entries, count)
+        asked, self._asked = self._asked, 0
+        self.crew.received(self, entries, asked)
 
     def _left_hands(self, jobs: Sequence[Postponed | Condemned], outcomes: Sequence[bool]) -> None:
         missing = len(jobs) - sum(outcomes)
@@ -314,8 +316,8 @@ class Lane:
         return False
 
     def _rest(self) -> float:
-        """This queue cannot be used for now."""
-        granted, self._granted = self._granted, 0
+        """This queue cannot be used for now. What was granted to it is others', also while a turn has no answer."""
+        granted, self._granted, self._asked = self._granted + self._asked, 0, 0
         self._rests_until_s = time.monotonic() + self._cool_down_s
         asyncio.get_running_loop().call_later(self._cool_down_s + 0.01, self.crew.refill)
         self.crew.received(self, [], granted)

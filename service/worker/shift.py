@@ -16,6 +16,7 @@ from service.errors import RetryLater
 from service.loops import Loop, Loops
 from service.metrics import Metrics
 from service.services import Health
+from service.together import all_of
 from service.worker.crew import Crew
 from service.worker.handling import Handling
 from service.worker.lane import Lane
@@ -89,9 +90,8 @@ class Shift:
         return self._crew.done
 
     async def start(self) -> None:
-        """Waits while Redis is away."""
-        for lane in self._lanes:
-            await self._begin(lane)
+        """Waits while Redis is away. A queue that cannot be used is begun later, and keeps no other from that."""
+        await all_of(self._begin(lane) for lane in self._lanes)
         self._loops.start()
         self._crew.start()
         log.info("working", queues=[lane.queue for lane in self._lanes])
@@ -130,6 +130,9 @@ class Shift:
             except RetryLater as error:
                 log.warning("waiting for Redis", queue=lane.queue, code=error.code)
                 await asyncio.sleep(_PAUSE_S)
+            except ResponseError as error:
+                log.error("queue cannot be used", queue=lane.queue, error=str(error).partition(" ")[0])  # noqa: TRY400  as in Lane.round
+                return
             else:
                 return
 

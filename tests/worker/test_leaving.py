@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from service.worker import Worker
 from tests.kit.waiting import eventually
 from tests.kit.workers import QUEUE, QUICK, Log, Workshop, envelope
@@ -54,3 +56,24 @@ async def test_a_queue_where_it_cannot_say_that_it_lives_silences_it_on_no_other
         await log.has(1)
         await shop.idle()
     assert not await shop.redis.exists(workers), "it left the other in order"
+
+
+@pytest.mark.parametrize("key", ["workers", "departed", "turns", "strikes", "suspects"])
+async def test_a_queue_with_a_spoiled_key_keeps_no_other_from_its_jobs_and_is_worked_on_once_it_is_mended(
+    shop: Workshop, log: Log, key: str
+) -> None:
+    """Its worker did not start, or the room that it was granted was nobody's until it was mended."""
+    worker = Worker()
+    worker.task("note")(lambda: log.add(1))
+    spoiled = str(getattr(shop.keys.queue("a"), key))
+    await shop.redis.set(spoiled, "scribble")
+    async with shop.at_work(worker, "a", QUEUE, DISPATCHER__COOL_DOWN="1s", **QUICK) as work:
+        for number in range(1, 4):
+            await shop.push(QUEUE, envelope("note"))
+            await log.has(number)
+            await shop.idle()
+        assert work.shift.alive().ok
+        await shop.redis.delete(spoiled)
+        await shop.push("a", envelope("note"))
+        await log.has(4)
+        await shop.idle("a")
