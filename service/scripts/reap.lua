@@ -23,7 +23,7 @@
 --          time that a worker dies with a payload, that is the next to be taken; from the second time on it is a
 --          suspect, so that it takes nobody with it again and again. What is in the hands when they are found dead may
 --          have been begun, and has a strike, however many calls that takes. What a last request took after that was
---          never begun, and has none.
+--          never begun, and has none. What it took while the ready key was a list comes back to a stream, too.
 local workers, departed, turns, strikes = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ready, suspects, inflight = KEYS[5], KEYS[6], KEYS[7]
 local now, worker, kind, group = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
@@ -43,6 +43,10 @@ if not lingers then return { 0, 0 } end
 local returned, suspected, left, note = 0, 0, tally(hands).held, 'unstruck:' .. worker
 local unstruck = overdue and left or tonumber(redis.call('HGET', strikes, note)) or 0
 local strikes_any = unstruck > 0
+if kind == 'stream' then
+  returned, bytes_left = convert(hands, count, bytes_left)
+  count = count - returned
+end
 while count > 0 and bytes_left > 0 do
   local entry = latest(hands)
   if not entry then break end
@@ -66,7 +70,7 @@ if strikes_any then
   if unstruck > 0 and left > 0 then redis.call('HSET', strikes, note, unstruck) end
   redis.call('PEXPIRE', strikes, kept)
 end
-if left <= 0 and lingers <= now then
+if left <= 0 and lingers <= now and redis.call('EXISTS', inflight) == 0 then
   redis.call('ZREM', departed, worker)
   forget(hands)
 end

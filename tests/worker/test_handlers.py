@@ -159,7 +159,7 @@ def mute() -> BaseException:
 def crooked() -> BaseException:
     error = SyntaxError("why")
     error.text = 5  # type: ignore[assignment]  # as parsers of other languages do
-    error.lineno = "a"  # type: ignore[assignment]
+    error.lineno = "a"  # type: ignore[assignment]  # likewise
     return error
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.worker import Worker
+from service.worker import Context, Worker
 from service.worker.source import Finished
 from tests.kit.processes import Process
 from tests.kit.sources import GROUP, Rig, payloads, rigged, taken
@@ -53,6 +53,38 @@ async def test_a_stream_that_somebody_deletes_is_one_to_begin_with(rig: Rig) -> 
     await rig.redis.delete(rig.of.ready)
     assert await source.hand_back([gone]) == 0
     assert await source.leave() == 0
+
+
+async def test_what_was_in_hand_when_the_ready_key_was_a_list_comes_back_to_the_stream(
+    redis_url: str, log: Log
+) -> None:
+    """The list may be empty, all of it in the hands of workers, when a queue is configured anew and they are stopped.
+    In their in-flight lists nobody looked, and their names were forgotten.
+    """
+    worker = Worker()
+
+    @worker.task("note")
+    async def note(context: Context) -> None:
+        log.add(context.id)
+
+    async with (
+        rigged(redis_url, "list") as before,
+        a_workshop(redis_url, streams=[QUEUE]) as shop,
+        rigged(redis_url, "stream") as after,
+    ):
+        of = before.of
+        await before.push(envelope("note", id="killed"), envelope("note", id="ended"))
+        killed, ended = await before.source(), await before.source()
+        await taken(killed, 1)
+        await taken(ended, 1)
+        reaper = await after.source()
+        await ended.leave()
+        await before.overdue(killed)
+        assert (await reaper.reap()).returned == 2
+        assert not await before.redis.exists(of.inflight(killed.worker), of.inflight(ended.worker))
+        async with shop.at_work(worker, QUEUE):
+            assert sorted(await log.has(2)) == ["ended", "killed"]
+            await shop.idle(QUEUE)
 
 
 async def test_what_other_consumers_of_the_group_have_in_hand_is_theirs(rig: Rig) -> None:

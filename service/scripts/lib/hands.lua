@@ -103,6 +103,19 @@ local function give_back(hands, entry)
   return true
 end
 
+-- convert(hands, count, bytes_left): up to so much of what is in this worker's in-flight list although the ready key is
+-- a stream, into that: how many, and the bytes left. It was a list when they were taken, and was empty when it went.
+local function convert(hands, count, bytes_left)
+  local moved = 0
+  while moved < count and bytes_left > 0 do
+    local payload = redis.call('LPOP', hands.inflight)
+    if not payload then break end
+    redis.call('XADD', hands.ready, '*', 'payload', payload)
+    moved, bytes_left = moved + 1, bytes_left - #payload
+  end
+  return moved, bytes_left
+end
+
 -- set_apart(hands, entry): among the suspects. Of what somebody deleted from a stream nothing is pending after that.
 local function set_apart(hands, entry)
   if hands.kind == 'stream' then
