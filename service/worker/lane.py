@@ -272,7 +272,7 @@ class Lane:
             self._rest()
         if turn.missing:
             self._metrics.worker_missing(self.queue, turn.missing)
-        self.left, self._suspects, self.struck, self.known = turn.left, turn.suspects, turn.struck, True
+        self.left, self.struck, self.known = turn.left, turn.struck, True
         entries = [] if self._lost else turn.entries
         self._held.add(entries)
         if turn.status == "ok" and count and len(turn.entries) < count and not turn.left:
@@ -280,6 +280,7 @@ class Lane:
             self.wake_listener()
         asked, self._asked = self._asked, 0
         self.crew.received(self, entries, asked)
+        self.suspected(turn.suspects)  # the next one at once: a killer may have put a hundred others under suspicion
 
     def _left_hands(self, jobs: Sequence[Postponed | Condemned], outcomes: Sequence[bool]) -> None:
         missing = len(jobs) - sum(outcomes)
@@ -287,6 +288,7 @@ class Lane:
             self._metrics.worker_missing(self.queue, missing)
             self._doubt()
         self._held.remove([job.entry for job in jobs])
+        self.suspected(self._suspects)
 
     def _went_back(self, entries: Sequence[Entry], back: int) -> None:
         self._held.remove(entries)

@@ -66,8 +66,10 @@ async def put_ready(redis: Redis, of: QueueKeys, *payloads: bytes) -> None:
 
 
 async def still_ready(redis: Redis, of: QueueKeys) -> int:
-    """Entries of the ready queue; of a stream, what somebody has in hand, too."""
-    return int(await (redis.llen(of.ready) if of.group is None else redis.xlen(of.ready)))
+    """Entries of the ready queue, suspects included; of a stream, what somebody has in hand, too."""
+    if of.group is not None:
+        return int(await redis.xlen(of.ready))
+    return int(await redis.llen(of.ready)) + int(await redis.llen(of.suspects))
 
 
 async def in_hands(redis: Redis, of: QueueKeys) -> dict[str, list[bytes]]:

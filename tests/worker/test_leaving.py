@@ -77,3 +77,16 @@ async def test_a_queue_with_a_spoiled_key_keeps_no_other_from_its_jobs_and_is_wo
         await shop.push("a", envelope("note"))
         await log.has(4)
         await shop.idle("a")
+
+
+async def test_jobs_under_suspicion_follow_one_another_at_once(shop: Workshop, log: Log) -> None:
+    """A killer puts all that was in hand beside it under suspicion, often a hundred. They are taken one at a time; were
+    the next one taken at the next heartbeat, they would wait for minutes.
+    """
+    worker = Worker()
+    worker.task("note")(lambda: log.add(1))
+    of = shop.keys.queue(QUEUE)
+    await shop.redis.lpush(of.suspects, *(envelope("note", id=f"suspect-{number}") for number in range(20)))
+    async with shop.at_work(worker, WORKER__HEARTBEAT="10m", WORKER__PATIENCE="1h"):
+        await log.has(20)
+        await shop.idle()
