@@ -91,6 +91,9 @@ async def _work(service: Service, meanwhile: Callable[[], Awaitable[None]] | Non
 
 
 async def _signalled() -> None:
+    """A second SIGTERM changes nothing: who signals a group of processes, and forwards, sends two. A second Ctrl-C ends
+    it on the spot.
+    """
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
@@ -98,5 +101,6 @@ async def _signalled() -> None:
         await told.wait()
         log.info("told to stop")
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGINT)
+        if not told.is_set():
+            loop.remove_signal_handler(signal.SIGTERM)

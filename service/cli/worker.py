@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from service.worker.shift import Shift
 
 _SHOWN_EVERY_S: Final = 0.5
+_LEFT_RUNNING_S: Final = 2.0  #: after the end, for what handlers left behind
 
 
 def worker(
@@ -85,7 +87,27 @@ async def _work(
 
     seen = replace(services, alive=alive, ready=ready, refresh=refresh)
     listener = listen(settings.http.host, settings.http.port)
-    await serve(service, create_app(seen), listener, meanwhile=work)
+    code = Exit.FAILED
+    try:
+        await serve(service, create_app(seen), listener, meanwhile=work)
+        code = Exit.DONE
+    finally:
+        _ends_soon(code)
+
+
+def _ends_soon(code: Exit) -> None:
+    """All is in order by now. What handlers left running, as threads and tasks that are deaf to cancellation, would
+    keep the process for as long as it likes: asyncio and the interpreter wait for these.
+    """
+    import structlog
+
+    def end() -> None:
+        structlog.get_logger(__name__).warning("ended, although something of the handlers goes on")
+        os._exit(code)
+
+    timer = threading.Timer(_LEFT_RUNNING_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 async def _shown(shift: "Shift") -> None:

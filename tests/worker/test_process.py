@@ -15,7 +15,7 @@ from tests.kit.workers import QUEUE, QUICK, Workshop, both_kinds, envelope
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, and PDEATHSIG is Linux's")
 
 APP = """
-import asyncio, os, time
+import asyncio, os, threading, time
 import redis
 from service.worker import Context, Worker
 
@@ -36,6 +36,27 @@ async def slow(payload):
 def stuck(payload):
     client.rpush("noted", "stuck")
     time.sleep(payload)
+
+@app.task("deaf task")
+async def deaf_task(payload):
+    async def deaf():
+        while True:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                pass
+    app.left = asyncio.create_task(deaf())
+    client.rpush("noted", "left")
+
+@app.task("thread")
+async def thread(payload):
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    client.rpush("noted", "left")
+
+@app.task("default executor")
+async def default_executor(payload):
+    client.rpush("noted", "begun")
+    await asyncio.to_thread(time.sleep, 600)
 
 @app.task("kill")
 async def kill(payload):
@@ -102,6 +123,28 @@ async def test_what_is_not_finished_within_the_grace_period_goes_back(shop: Work
         assert await process.stopped(within_s=15) == 0, process.log
     assert sorted(await shop.redis.lrange(shop.keys.queue(QUEUE).ready, 0, -1)) == sorted([raw, waiting])
     assert not await shop.inflight()
+
+
+@pytest.mark.parametrize("task", ["deaf task", "thread", "default executor"])
+async def test_what_handlers_leave_running_keeps_no_process_from_its_end(shop: Workshop, app: Path, task: str) -> None:
+    """It was killed after its orchestrator's patience, each time."""
+    with working(shop, app, WORKER__GRACE="300ms") as process:
+        await shop.push(QUEUE, envelope(task))
+        await noted(shop, 1)
+        assert await process.stopped(within_s=15) == 0, process.log
+    assert not await shop.inflight()
+    assert not await shop.redis.exists(shop.keys.queue(QUEUE).workers)
+
+
+async def test_a_second_sigterm_takes_no_job_from_the_grace_of_the_first(shop: Workshop, app: Path) -> None:
+    """Process managers that signal the group, and forward what they were told, send two."""
+    with working(shop, app) as process:
+        await shop.push(QUEUE, envelope("slow", 2))
+        await noted(shop, 1)
+        process.send(signal.SIGTERM)
+        await eventually(lambda: "finishing" in process.log, described="it is told to stop")
+        assert await process.stopped() == 0, process.log
+    assert await noted(shop, 2) == ["begun", "ended"]
 
 
 @both_kinds
