@@ -89,13 +89,18 @@ class Crew:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def dead(self) -> list[str]:
+        """Hands that ended although nobody told them to."""
+        return [] if self._stopping else [hand.get_name() for hand in self._hands if hand.done()]
+
     def start(self) -> None:
         self._hands = [asyncio.create_task(self._work(), name=f"hand {number}") for number in range(self._concurrency)]
         self.refill()
 
     def sick(self) -> list[str]:
         """What only a restart mends, in words."""
-        sick = [f"{hand.get_name()} is dead" for hand in self._hands if hand.done() and not self._stopping]
+        sick = [f"{name} is dead" for name in self.dead]
         if self._hung == self._concurrency:
             sick.append("every hand waits for a thread whose time was up")
         return sick

@@ -97,14 +97,25 @@ class Shift:
         log.info("working", queues=[lane.queue for lane in self._lanes])
 
     async def stop(self) -> None:
-        """Over within grace and some seconds. What could not be finished goes back, and is done from the start."""
+        """Over within grace and some seconds. What could not be finished goes back, and is done from the start.
+
+        Not so if something ended this worker's tasks before: who knows a job that does that to each worker? Nothing is
+        given back then. The others take it for dead, as if it had been killed, and count that against its jobs.
+        """
+        torn = bool(self._loops.sick() or self._crew.dead)
         self._stopping = True
         log.info("finishing", running=self._crew.running, waiting=self._crew.waiting)
         await asyncio.gather(*(lane.stop() for lane in self._lanes))
         cancelled = await self._crew.stop(self._grace_s)
-        await self._told()
+        if not torn:
+            await self._told()
         await self._loops.stop(_LOOPS_S)
-        back = sum(await asyncio.gather(*(self._left(lane) for lane in self._lanes)))
+        back = 0
+        if torn:
+            log.error("something ended this worker's tasks; others return its jobs")
+            await asyncio.gather(*(lane.source.hang_up() for lane in self._lanes))
+        else:
+            back = sum(await asyncio.gather(*(self._left(lane) for lane in self._lanes)))
         await self._handling.aclose()
         log.info("left", cancelled=cancelled, handed_back=back)
 

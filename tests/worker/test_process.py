@@ -58,6 +58,17 @@ async def default_executor(payload):
     client.rpush("noted", "begun")
     await asyncio.to_thread(time.sleep, 600)
 
+@app.task("exit later")
+async def exit_later(payload):
+    asyncio.get_running_loop().call_soon(os.sys.exit, 3)
+    await asyncio.sleep(60)
+
+@app.task("cancel all")
+async def cancel_all(payload):
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(60)
+
 @app.task("kill")
 async def kill(payload):
     os.kill(os.getpid(), 9)
@@ -176,6 +187,22 @@ async def test_a_job_that_kills_its_process_each_time_ends_dead_and_takes_no_oth
     assert record["body"] == poison
     seen = {note.partition(":")[0] for note in await noted(shop, 30)}
     assert seen == {f"other-{number}" for number in range(30)}
+
+
+@pytest.mark.parametrize("task", ["exit later", "cancel all"])
+async def test_a_job_that_ends_its_process_in_order_each_time_is_dead_like_one_that_kills_it(
+    shop: Workshop, app: Path, task: str
+) -> None:
+    """An end that nobody asked for gave the job back as one that was not begun, without a strike, for ever."""
+    await shop.push(QUEUE, envelope(task))
+    for _ in range(2):
+        with working(shop, app, **QUICK, WORKER__MAX_DEATHS="2") as process:
+            await process.ended()
+            assert await shop.inflight(), process.log
+    with working(shop, app, **QUICK, WORKER__MAX_DEATHS="2") as process:
+        (record,) = await shop.dead(within_s=20)
+        assert await process.stopped() == 0, process.log
+    assert record["reason"] == "worker_died"
 
 
 @pytest.mark.parametrize(
