@@ -147,6 +147,8 @@ def _load(app: str) -> "Worker":
     from service.worker import Worker
 
     module, _, name = app.partition(":")
+    if not all(module.split(".")):  # importlib would speak of packages
+        raise typer.BadParameter(f"{app}: it begins with a module's full name; tasks:worker is `worker` of tasks.py")
     sys.path.insert(0, os.getcwd())
     try:
         loaded = importlib.import_module(module)

@@ -209,6 +209,8 @@ async def test_a_job_that_ends_its_process_in_order_each_time_is_dead_like_one_t
     ("arguments", "says"),
     [
         (["nowhere:app", "--queue", QUEUE], "no module"),
+        ([":app", "--queue", QUEUE], "full name"),
+        ([".app:app", "--queue", QUEUE], "full name"),
         (["app:Context", "--queue", QUEUE], "not a Worker"),
         (["app:wrker", "--queue", QUEUE], "app:app"),
         (["app:app", "--queue", f"{QUEUE}=many"], "a weight"),
