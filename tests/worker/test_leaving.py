@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from service.worker import Worker
+from tests.kit.proxy import Proxy
 from tests.kit.waiting import eventually
 from tests.kit.workers import QUEUE, QUICK, Log, Workshop, envelope
 
@@ -90,3 +91,26 @@ async def test_jobs_under_suspicion_follow_one_another_at_once(shop: Workshop, l
     async with shop.at_work(worker, WORKER__HEARTBEAT="10m", WORKER__PATIENCE="1h"):
         await log.has(20)
         await shop.idle()
+
+
+async def test_of_many_queues_none_is_lost_to_a_redis_that_is_slow_to_answer(
+    shop: Workshop, log: Log, redis_proxy: Proxy
+) -> None:
+    """One after the other, 40 signs of life of 100 ms or more took longer than the patience, each time."""
+    worker, queues = Worker(), [f"q{number}" for number in range(40)]
+    worker.task("note")(lambda: log.add(1))
+    redis_proxy.delay(reply_s=0.1)
+    pace = {"WORKER__HEARTBEAT": "500ms", "WORKER__PATIENCE": "3s"}
+    async with shop.at_work(worker, *queues, redis_url=redis_proxy.url, **pace):
+        last = shop.keys.queue(queues[-1]).workers
+        ((_, first),) = await shop.redis.zrange(last, 0, -1, withscores=True)
+
+        async def heard() -> bool:
+            ((_, score),) = await shop.redis.zrange(last, 0, -1, withscores=True)
+            return bool(score > first + 6_000)
+
+        await eventually(heard, 30, "it is heard of for twice the patience")
+        for queue in queues:
+            ((_, score),) = await shop.redis.zrange(shop.keys.queue(queue).workers, 0, -1, withscores=True)
+            assert score > first + 3_000, f"{queue} was not heard of"
+        redis_proxy.delay()
