@@ -19,6 +19,7 @@ from service.worker.shift import Shift
 from service.worker.source import Source
 from service.worker.streams import StreamSource
 from service.worker.tasks import Backoff
+from service.worker.weights import LEAST
 from service.worker.worker import Worker
 from storage_backends.reference import InvalidName, check_queue
 
@@ -39,8 +40,8 @@ def shift_of(
     """`queues`: name -> weight, in order. `concurrency`: in place of the setting. Raises CannotStart."""
     chosen = service.settings.worker
     at_once = chosen.concurrency if concurrency is None else concurrency
-    if not queues or at_once < 1 or any(weight <= 0 for weight in queues.values()):
-        raise CannotStart("a worker needs a queue, weights above 0, and a concurrency of at least 1")
+    if not queues or at_once < 1 or any(not LEAST <= weight <= 1 / LEAST for weight in queues.values()):
+        raise CannotStart("a worker needs a queue, weights of 0.000001 to 1000000, and a concurrency of at least 1")
     lanes = [
         Lane(
             index,

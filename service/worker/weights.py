@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-_LEAST: Final = 1e-6
+LEAST: Final = 1e-6
 
 
 class Shares:
@@ -15,7 +15,7 @@ class Shares:
 
     def __init__(self, weights: Sequence[float], *, strict: bool = False) -> None:
         """By queue, in order. `strict`: the first queue that has jobs gets everything. Raises ValueError."""
-        if not weights or any(not _LEAST <= weight <= 1 / _LEAST for weight in weights):
+        if not weights or any(not LEAST <= weight <= 1 / LEAST for weight in weights):
             raise ValueError("a weight is a number above 0")
         self._strides = [1 / weight for weight in weights]
         self._passes = list(self._strides)  # so that of the first jobs the heaviest queue has one

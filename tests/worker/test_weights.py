@@ -1,10 +1,12 @@
 """Whose turn it is."""
 
+import math
 from collections import Counter
 
 import pytest
 from hypothesis import given, strategies as st
 
+from service.errors import CannotStart
 from service.worker import Context, Worker
 from service.worker.weights import Shares
 from tests.kit.waiting import eventually
@@ -131,3 +133,10 @@ async def test_with_the_others_empty_the_lightest_queue_has_every_hand_at_once(s
         await eventually(lambda: gate.waiting == 10)
         gate.open()
         await shop.idle("low")
+
+
+@pytest.mark.parametrize("weight", [0, -1.0, math.nan, math.inf, 1e9])
+async def test_a_worker_with_what_is_no_weight_cannot_start(shop: Workshop, weight: float) -> None:
+    with pytest.raises(CannotStart, match="weights"):
+        async with shop.at_work(Worker(), weights={"critical": 6.0, "low": weight}):
+            pass
