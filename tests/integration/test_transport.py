@@ -133,9 +133,10 @@ async def test_a_script_that_holds_the_server_makes_others_wait_not_fail(own_red
     async with rigged(server.url) as rig:
         rig.transport.after = None
         job = await rig.inline()
-        hog = asyncio.create_task(rig.redis.eval("while true do end", 0))
         async with rigged(server.url) as other:
             other.transport.after = None
+            await other.redis.ping()  # a connection that is there: to make one, and name it, is refused meanwhile
+            hog = asyncio.create_task(rig.redis.eval("while true do end", 0))
 
             async def is_busy() -> bool:
                 try:
