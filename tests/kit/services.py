@@ -28,15 +28,21 @@ def settings_for(
 
 
 @asynccontextmanager
-async def running_service(environ: dict[str, str], role: str = "all") -> AsyncIterator[Service]:
-    """Started, and stopped at the end."""
-    service = Service(load(environ), role)
+async def started(service: Service) -> AsyncIterator[Service]:
+    """Started, and stopped in order at the end."""
     try:
         await service.start()
         yield service
     finally:
         await service.stop_dispatching()
         await service.close()
+
+
+@asynccontextmanager
+async def running_service(environ: dict[str, str], role: str = "all") -> AsyncIterator[Service]:
+    """The same, by its settings."""
+    async with started(Service(load(environ), role)) as service:
+        yield service
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from service.worker.opening import shift_of
 from service.worker.shift import Shift
 from storage_backends.reference import Reference
 from tests.kit.servers import client_of, no_traces
+from tests.kit.services import started
 from tests.kit.waiting import eventually
 
 QUEUE = "emails"
@@ -136,13 +137,8 @@ class Workshop:
     @asynccontextmanager
     async def dispatching(self, **more: str) -> AsyncIterator[Service]:
         """What moves delayed jobs to ready queues when they are due, and accepts new ones."""
-        service = Service(self.settings(**more), "all")
-        try:
-            await service.start()
+        async with started(Service(self.settings(**more), "all")) as service:
             yield service
-        finally:
-            await service.stop_dispatching()
-            await service.close()
 
     async def push(self, queue: str, *payloads: bytes) -> None:
         await put_ready(self.redis, self.keys.queue(queue), *payloads)

@@ -27,6 +27,7 @@ from storage_backends.s3_keys import S3Keys
 from storage_backends.s3_options import S3Options
 from tests.kit.s3_servers import S3Server
 from tests.kit.servers import client_of
+from tests.kit.services import started
 from tests.kit.waiting import eventually
 
 QUEUE = "emails"
@@ -132,13 +133,8 @@ class Yard:
     @asynccontextmanager
     async def dispatcher(self, service: Service | None = None, **more: str) -> AsyncIterator[Service]:
         """Started, and stopped in order at the end."""
-        service = service or self.service(**more)
-        try:
-            await service.start()
-            yield service
-        finally:
-            await service.stop_dispatching()
-            await service.close()
+        async with started(service or self.service(**more)) as running:
+            yield running
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
